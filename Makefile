@@ -1,0 +1,53 @@
+# What developers and CI run. Needs python3 >= 3.11 with pip and venv, and make; everything else goes into .venv.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# pip reads its options from the environment too. Indexes, proxies and certificates stay in force;
+# the ones that would put packages somewhere other than the virtual environment do not.
+PIP := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTHON $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test check peers bench clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED) ## Create .venv with Kapi (editable) and the tools of a developer
+
+$(INSTALLED): pyproject.toml hatch_build.py $(wildcard generate/*.py)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Kapi needs Python 3.11 or newer; run: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
+
+run: $(INSTALLED) ## Start a control plane (ARGS="--bind 127.0.0.1:0" ...)
+	$(BIN)/kapi up $(ARGS)
+
+test: $(INSTALLED) ## Run the tests that need only Python (ARGS="tests/unit/api -k selectors" ...)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED) ## Lint, format, types, architecture, documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_tree.py
+	$(BIN)/python tools/check_docs.py
+
+peers: $(INSTALLED) ## Run the tests against real kubectl and other people's clients
+	@if [ -e tests/wire/install ]; then bash tests/wire/install; fi
+	$(BIN)/python -m pytest tests/wire $(ARGS)
+
+bench: $(INSTALLED) ## Measure (ARGS are passed on)
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove what was built, generated or cached; .venv stays and is brought up to date by the next target
+	rm -rf build dist src/kapi/api/builtin src/kapi/schema/builtin.bin
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests tools bench generate -type d -name __pycache__ -prune -exec rm -rf {} +
+	rm -f $(INSTALLED)

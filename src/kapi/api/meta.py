@@ -1,0 +1,82 @@
+"""The nouns every object shares: group, version, kind, resource, and the metadata block.
+
+Objects are plain dictionaries here, as decoded from JSON; these helpers say what is in them. No I/O, no policy.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, NamedTuple
+
+from kapi.api.errors import GroupKind, GroupResource
+
+Object = dict[str, Any]
+"""A decoded API object: `apiVersion`, `kind`, `metadata` and what the kind adds."""
+
+
+class GroupVersion(NamedTuple):
+    """An API group at a version, printed as `apps/v1`, or `v1` for the core group."""
+
+    group: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @classmethod
+    def parse(cls, api_version: str) -> GroupVersion:
+        """Read an `apiVersion`; raises ValueError when it has more than one slash."""
+        group, slash, version = api_version.partition("/")
+        if "/" in version:
+            raise ValueError(f"unexpected GroupVersion string: {api_version}")
+        return cls(group, version) if slash else cls("", group)
+
+
+class GroupVersionKind(NamedTuple):
+    """What an object says it is."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` field of such an object."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_kind(self) -> GroupKind:
+        """Without the version."""
+        return GroupKind(self.group, self.kind)
+
+
+class GroupVersionResource(NamedTuple):
+    """Where objects of a kind are served."""
+
+    group: str
+    version: str
+    resource: str
+
+    @property
+    def group_resource(self) -> GroupResource:
+        """Without the version."""
+        return GroupResource(self.group, self.resource)
+
+
+def format_time(moment: dt.datetime) -> str:
+    """A moment as `metav1.Time` prints it: UTC, whole seconds."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> dt.datetime | None:
+    """Read an RFC 3339 time; None when it is not one."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def is_deleting(obj: Object) -> bool:
+    """True once the object has a deletionTimestamp."""
+    return bool(obj["metadata"].get("deletionTimestamp"))

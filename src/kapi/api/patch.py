@@ -1,0 +1,89 @@
+"""What the three kinds of patch share, and the simplest of them: the JSON merge patch (RFC 7386).
+
+    PatchError
+    ├── PatchDecodeError    the patch is no patch at all: 400, the text is the whole message
+    ├── PatchFormatError    a directive of a strategic patch is malformed: 400, the text is the whole message
+    ├── PatchApplyError     a JSON patch does not fit the object: 422, and the reference hides the text
+    ├── PatchContentError   a strategic patch does not fit the object: 422, the text hidden likewise
+    └── PatchInternalError  what the reference answers with a bare 500, the text is the whole message
+
+All patches are functions on decoded JSON that leave their arguments as they were. The result shares what did not change
+with the object, and what was added with the patch: copy it before changing it in place. It may hold nulls where the
+patch put them; they go when the result is decoded as an object of its kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PatchError(ValueError):
+    """A patch that cannot be read or applied."""
+
+
+class PatchDecodeError(PatchError):
+    """The body is not a list of operations, or not an object."""
+
+
+class PatchFormatError(PatchError):
+    """A directive has the wrong shape."""
+
+
+class PatchApplyError(PatchError):
+    """An operation found no place to work, or a test failed."""
+
+
+class PatchContentError(PatchError):
+    """The patch contradicts itself or the object."""
+
+
+class PatchInternalError(PatchError):
+    """The patch cannot be merged; answered as 500 for compatibility, though the client is to blame."""
+
+
+def merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Apply a JSON merge patch: null removes a key, objects merge, anything else replaces.
+
+    Nulls below a value that is new in the object are dropped, in lists of objects too.
+    """
+    merged = dict(doc)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+            continue
+        current = merged.get(key)
+        both_objects = isinstance(value, dict) and isinstance(current, dict)
+        merged[key] = merge(current, value) if both_objects else without_nulls(value)  # type: ignore[arg-type]
+    return merged
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without keys that are null, at any depth; items of lists stay, null or not."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def go_format(value: Any) -> str:
+    """A decoded value as Go's `%v` prints it, which is how some messages show objects: `map[a:1 b:[x y]]`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_format(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_format, value))}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _go_float(value) if isinstance(value, float) else str(value)
+
+
+def _go_float(value: float) -> str:
+    """The shortest digits that read back the same; an exponent below 1e-4 and from 1e21."""
+    if value == 0 or 1e-4 <= abs(value) < 1e21:
+        return str(int(value)) if value.is_integer() else repr(value)
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"

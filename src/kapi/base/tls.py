@@ -1,0 +1,335 @@
+"""Certificates and TLS contexts: an authority of our own, what it issues, and how both ends of a connection use it.
+
+Certificates are files, so that other programs can use them. Keys are readable by their owner only, files appear whole
+or not at all, and asking for a certificate that is there, fits and is good for a while changes nothing. Issuing needs
+the `cryptography` package, which only servers have; contexts need the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import ipaddress
+import os
+import secrets
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kapi.base.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    from kapi.base.clock import Clock
+
+AUTHORITY_LIFE = dt.timedelta(days=3650)
+LEAF_LIFE = dt.timedelta(days=365)
+RENEW_BEFORE = dt.timedelta(days=30)
+BACKDATED = dt.timedelta(minutes=5)
+"""Certificates begin a little in the past, for peers whose clocks are behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a client certificate says about its owner.
+
+    `client_auth` says whether it may be used to authenticate a client: it says so, or does not restrict its use. That
+    the certificate is signed by an authority we trust is not checked here; TLS has done that.
+    """
+
+    common_name: str
+    organizations: tuple[str, ...]
+    not_valid_before: dt.datetime
+    not_valid_after: dt.datetime
+    client_auth: bool
+
+
+def subject(der: bytes) -> Subject:
+    """Read a client certificate; `ValueError` if it cannot be read."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    certificate = x509.load_der_x509_certificate(der)
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    try:
+        usages = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except x509.ExtensionNotFound:
+        usages = {ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+    return Subject(
+        common_name=str(names[-1].value) if names else "",
+        organizations=tuple(str(group.value) for group in groups),
+        not_valid_before=certificate.not_valid_before_utc,
+        not_valid_after=certificate.not_valid_after_utc,
+        client_auth=not usages.isdisjoint(
+            {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+        ),
+    )
+
+
+def local_names() -> tuple[str, ...]:
+    """What this machine calls itself."""
+    return ("localhost", "127.0.0.1", "::1", socket.gethostname())
+
+
+def service_names(service: str, namespace: str, domain: str) -> tuple[str, ...]:
+    """The names under which a service is found from inside a cluster, shortest first."""
+    qualified = f"{service}.{namespace}"
+    return (service, qualified, f"{qualified}.svc", f"{qualified}.svc.{domain}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+    def exists(self) -> bool:
+        """Whether there is a certificate; the key is always written first."""
+        return self.certificate.exists()
+
+
+class Authority:
+    """A certificate authority. `files.certificate` is what peers need in order to trust what it issues."""
+
+    def __init__(
+        self, files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, clock: Clock
+    ) -> None:
+        self.files = files
+        self._certificate = certificate
+        self._key = key
+        self._clock = clock
+
+    @classmethod
+    def ensure(cls, files: KeyPair, common_name: str, *, clock: Clock | None = None) -> Authority:
+        """The authority in `files`, made if there is none.
+
+        Near its end the certificate is renewed with the same key, so that what was issued stays valid. A certificate
+        whose key is missing or another one is an error: a new authority would lock out everybody who trusts the old.
+        """
+        clock = clock or SystemClock()
+        if not files.exists():
+            return cls._write(files, common_name, _new_key(), clock)
+        certificate, key = _load(files)
+        if certificate.not_valid_after_utc - clock.now() < RENEW_BEFORE:
+            return cls._write(files, common_name, key, clock)
+        return cls(files, certificate, key, clock)
+
+    @classmethod
+    def _write(cls, files: KeyPair, common_name: str, key: ec.EllipticCurvePrivateKey, clock: Clock) -> Authority:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+
+        name = _name(common_name, ())
+        until = clock.now() + AUTHORITY_LIFE
+        certificate = (
+            _builder(name, name, key, clock.now(), until)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(authority=True), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        _store(files, certificate, key)
+        return cls(files, certificate, key, clock)
+
+    def ensure_server(self, files: KeyPair, names: Iterable[str]) -> None:
+        """A server certificate for `names` (host names and addresses), issued if there is none that fits."""
+        wanted = tuple(dict.fromkeys(name for name in names if name))
+        self._ensure(files, _name(wanted[0], ()), wanted, server=True)
+
+    def ensure_client(self, files: KeyPair, common_name: str, organizations: Sequence[str] = ()) -> None:
+        """A client certificate, issued if there is none that fits."""
+        self._ensure(files, _name(common_name, organizations), (), server=False)
+
+    def _ensure(self, files: KeyPair, name: x509.Name, names: tuple[str, ...], *, server: bool) -> None:
+        # Whatever is wrong with the files that are there, the cure is a new certificate.
+        with contextlib.suppress(OSError, ValueError):
+            certificate, _ = _load(files)
+            if self._fits(certificate, name, names):
+                return
+        self._issue(files, name, names, server=server)
+
+    def _fits(self, certificate: x509.Certificate, name: x509.Name, names: tuple[str, ...]) -> bool:
+        if certificate.subject != name or set(_alternative_names(certificate)) != {_canonical(name) for name in names}:
+            return False
+        if certificate.not_valid_after_utc - self._clock.now() < RENEW_BEFORE:
+            return False
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            certificate.verify_directly_issued_by(self._certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
+    def _issue(self, files: KeyPair, name: x509.Name, names: tuple[str, ...], *, server: bool) -> None:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        key = _new_key()
+        now = self._clock.now()
+        until = min(now + LEAF_LIFE, self._certificate.not_valid_after_utc)
+        usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            _builder(name, self._certificate.subject, key, now, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(authority=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if names:
+            alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+            builder = builder.add_extension(alternatives, critical=False)
+        _store(files, builder.sign(self._key, hashes.SHA256()), key)
+
+
+def server_context(files: KeyPair, *, client_authority: Path | None = None) -> ssl.SSLContext:
+    """For a server: TLS 1.2 or newer, HTTP/1.1 only.
+
+    With a `client_authority`, clients may show a certificate it issued; one issued by anybody else fails the
+    handshake. A renewed certificate is taken up by `load_cert_chain` on the same context, for connections from then
+    on.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(files.certificate, files.key)
+    if client_authority is not None:
+        context.load_verify_locations(client_authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def client_context(authority: Path | None = None, *, files: KeyPair | None = None) -> ssl.SSLContext:
+    """For a client: trusts `authority` and nobody else (or the system's, without one), and checks names.
+
+    `files` is the certificate to show, if any.
+    """
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if files is not None:
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read; it appears whole or not at all."""
+    _write_file(path, data, 0o600)
+
+
+def _write_file(path: Path, data: bytes, mode: int) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - opened by descriptor, for its mode
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _load(files: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Read both files; `ValueError` if they do not belong together."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    key = load_pem_private_key(files.key.read_bytes(), password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        raise ValueError(f"{files.key} is not the key of {files.certificate}")
+    return certificate, key
+
+
+def _store(files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    write_private(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    _write_file(files.certificate, certificate.public_bytes(Encoding.PEM), 0o644)
+
+
+def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime, until: dt.datetime
+) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _canonical(name: str) -> str:
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower()
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name.lower())
+
+
+def _alternative_names(certificate: x509.Certificate) -> list[str]:
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name.value) for name in names]

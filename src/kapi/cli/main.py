@@ -1,0 +1,61 @@
+"""The `kapi` command. Commands are thin: they read options, call the library, and print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kapi import __version__
+
+app = typer.Typer(
+    name="kapi",
+    help="A Kubernetes-compatible control plane in one process.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """A Kubernetes-compatible control plane in one process."""
+
+
+@app.command()
+def up(
+    data_dir: Annotated[Path, typer.Option(help="Where keys and the database are kept.")] = Path(".kapi"),
+    bind: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 picks a free one.")] = "127.0.0.1:6443",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Where to write the admin's kubeconfig.", show_default="DATA_DIR/admin.kubeconfig")
+    ] = None,
+    storage: Annotated[str, typer.Option(help="sqlite or memory.")] = "sqlite",
+    socket: Annotated[Path | None, typer.Option(help="Also listen on this unix socket.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Start the control plane; stop it with Ctrl-C or SIGTERM."""
+    from kapi.cli.up import run
+
+    sys.exit(
+        run(
+            data_dir=data_dir,
+            bind=bind,
+            kubeconfig=kubeconfig,
+            storage=storage,
+            socket=socket,
+            log_level=log_level,
+        )
+    )
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Entry point."""
+    app()

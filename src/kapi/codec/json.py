@@ -1,0 +1,171 @@
+"""JSON as the reference server reads it, at C speed.
+
+What differs from a plain parser: integers beyond int64 become floats, floats with no fraction become integers (Go prints
+`1.0` as `1`, and so does every object that comes back from its store), NaN and Infinity are not JSON, nesting is bounded, and
+duplicate fields can be reported. Invalid UTF-8 and lone surrogates are refused, where Go would quietly replace them: what a
+client stored and what it reads back should be the same.
+
+What is written is plain UTF-8. Go escapes `<`, `>` and `&` in strings; both forms are the same JSON.
+"""  # noqa: A005 - named for the format, always imported through the package
+
+from __future__ import annotations
+
+import json as stdlib
+from array import array
+from itertools import accumulate
+from math import isinf
+from typing import Any, Final
+
+import msgspec
+
+from kapi.api.fielderror import quote
+from kapi.codec import syntax
+from kapi.codec.errors import DecodeError
+from kapi.codec.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTERS, STRICT_PROBLEMS
+
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+
+# Every digit becomes `0`, so one substring search finds any run of 19 digits: the shortest integer that can leave int64.
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER: Final = b"0" * 19
+
+# Opening brackets become +1, closing ones -1, for a running sum; everything else is deleted first.
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _float(text: str) -> int | float:
+    """A number with a point or an exponent: an integer when it is one, as it would be after a trip through Go."""
+    value = float(text)
+    if isinf(value):
+        raise _out_of_range(text)
+    if value.is_integer() and _INT64_MIN <= value <= _INT64_MAX:
+        return int(value)
+    return value
+
+
+_decode = msgspec.json.Decoder(float_hook=_float).decode
+encode = msgspec.json.Encoder().encode
+"""Compact JSON. NaN and infinities come out as null; objects that were decoded here have none."""
+
+
+def encode_pretty(obj: Any) -> bytes:
+    """JSON for people: two spaces a level, no newline at the end."""
+    return msgspec.json.format(encode(obj), indent=2)
+
+
+def decode(data: bytes) -> Any:
+    """Parse one document; the last of duplicate fields wins.
+
+    Costs about 2 µs for a small object and 10 ms for a MiB of ordinary ones.
+
+    Raises:
+        DecodeError: the document is malformed, or breaks a limit.
+    """
+    if data.count(b"{") + data.count(b"[") > JSON_DEPTH:
+        _check_depth(data)
+    try:
+        value = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(data, error) from None
+    if _LONG_NUMBER in data.translate(_DIGITS):
+        return _within_int64(value)
+    return value
+
+
+def decode_with_duplicates(data: bytes) -> tuple[Any, list[str]]:
+    """Parse one document and report duplicate fields as the reference words them: `duplicate field "spec.a"`.
+
+    Every key has one colon, and parsing drops a colon with every duplicate, so if writing the result again gives
+    as many colons there were none. Only an escaped colon could blur the count; such documents are walked.
+
+    Raises:
+        DecodeError: the document is malformed, or breaks a limit.
+    """
+    value = decode(data)
+    if data.count(b":") == encode(value).count(b":") and b"\\u003a" not in data and b"\\u003A" not in data:
+        return value, []
+    return value, _duplicates(data)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with its fields in order, duplicates kept."""
+
+
+def _duplicates(data: bytes) -> list[str]:
+    tree = stdlib.loads(data, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+    found: dict[str, None] = {}
+    _find_duplicates(tree, "", found)
+    return [f"duplicate field {quote(path)}" for path in list(found)[:STRICT_PROBLEMS]]
+
+
+def _find_duplicates(value: Any, path: str, found: dict[str, None]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for key, child in value:
+            child_path = f"{path}.{key}" if path else key
+            if key in seen:
+                found[child_path] = None
+            seen.add(key)
+            if isinstance(child, list):
+                _find_duplicates(child, child_path, found)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            if isinstance(child, list):
+                _find_duplicates(child, f"{path}[{index}]", found)
+
+
+def _check_depth(data: bytes) -> None:
+    """Refuse a document that nests too deep, without parsing it: strings are cut out, then brackets are summed."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside_strings = b"".join(data.split(b'"')[::2])
+    steps = array("b", outside_strings.translate(_STEPS, _NOT_BRACKETS))
+    if max(accumulate(steps), default=0) > JSON_DEPTH:
+        raise DecodeError("exceeded max depth")
+
+
+def _within_int64(value: Any) -> Any:
+    """The same value with integers beyond int64 as floats; containers are changed in place."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if isinstance(child, (dict, list, int)):
+                value[key] = _within_int64(child)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            if isinstance(child, (dict, list, int)):
+                value[index] = _within_int64(child)
+    elif isinstance(value, int) and not _INT64_MIN <= value <= _INT64_MAX:
+        try:
+            return float(value)
+        except OverflowError:
+            raise _out_of_range(str(value)) from None
+    return value
+
+
+def _out_of_range(number: str) -> DecodeError:
+    shown = number if len(number) <= NUMBER_CHARACTERS else number[:NUMBER_CHARACTERS] + "..."
+    return DecodeError(f"json: cannot unmarshal number {shown} into Go value of type float64")
+
+
+def _refusal(data: bytes, error: Exception) -> DecodeError:
+    """The error a client reads: Go's words for small bodies, the position for large ones."""
+    text = str(error)
+    if len(data) <= JSON_EXPLAINED_BYTES:
+        explanation = syntax.explain(data)
+        if explanation is not None:
+            return DecodeError(explanation)
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError("invalid UTF-8 in string literal")
+    if isinstance(error, RecursionError):
+        return DecodeError("exceeded max depth")
+    if isinstance(error.__cause__, DecodeError):  # raised by `_float`, wrapped by msgspec
+        return error.__cause__
+    if isinstance(error, msgspec.ValidationError):  # more digits than msgspec looks at
+        return DecodeError("json: cannot unmarshal number into Go value of type float64")
+    if len(data) <= JSON_EXPLAINED_BYTES:
+        return DecodeError("invalid surrogate pair in string literal")
+    if "truncated" in text:
+        return DecodeError("unexpected end of JSON input")
+    return DecodeError(f"invalid JSON: {text.removeprefix('JSON is malformed: ')}")

@@ -1,0 +1,66 @@
+"""The one table of limits on what a client may send, checked before or while parsing and never after.
+
+Each number says what it protects. Sizes are bytes. Where the reference server has the same limit the value is the same,
+because clients have learnt it; the others exist because this server is written in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+BODY_BYTES: Final = 3 * MIB
+"""A request body, after decompression. The reference answers 413 `limit is 3145728`."""
+
+OBJECT_BYTES: Final = 3 * MIB // 2
+"""One stored object, encoded. etcd refuses requests over 1.5 MiB, so nothing larger can exist on a real cluster."""
+
+JSON_DEPTH: Final = 256
+"""Nested arrays and objects. The reference allows 10,000; we stop where a walker that spends three Python frames a
+level still fits under the interpreter's limit of 1,000. No real object comes near: deep CRD schemas reach 60."""
+
+JSON_EXPLAINED_BYTES: Final = 64 * 1024
+"""Bodies up to this size get the exact wording of a syntax error; the scanner that finds it is not fast."""
+
+NUMBER_CHARACTERS: Final = 64
+"""How much of an absurd number is repeated in the message that refuses it."""
+
+STRICT_PROBLEMS: Final = 100
+"""How many duplicate fields are reported; the reference stops at 100 too."""
+
+YAML_BYTES: Final = MIB
+"""A body that really is YAML. A MiB of it takes a third of a second to read; JSON sent as YAML is held to `BODY_BYTES` only."""
+
+YAML_DEPTH: Final = 100
+"""Nested collections in YAML, aliases expanded. PyYAML's C loader crashes the process at some ten thousand."""
+
+YAML_NODES: Final = 100_000
+"""Scalars and collections in one YAML document; each costs 2 to 3 µs."""
+
+YAML_ALIASED_NODES: Final = 10_000
+"""Nodes that come from `*anchor` in one YAML document, each alias counted as all that it stands for."""
+
+YAML_OFF_LOOP_BYTES: Final = 16 * 1024
+"""From this size on, callers on an event loop should parse YAML in a thread: it is 5 to 20 ms of work."""
+
+PROTOBUF_DEPTH: Final = 100
+"""Nested messages. Built-in kinds other than CRD schemas stay below 20."""
+
+PROTOBUF_FIELDS: Final = 200_000
+"""Fields in one protobuf body; an empty field is two bytes on the wire and a dictionary entry here."""
+
+PROTOBUF_OFF_LOOP_BYTES: Final = 64 * 1024
+"""From this size on, callers on an event loop should decode protobuf in a thread."""
+
+PATCH_OPERATIONS: Final = 10_000
+"""Operations in a JSON patch; the reference answers 413 beyond."""
+
+PATCH_COPY_BYTES: Final = 3 * MIB
+"""What the `copy` operations of one JSON patch may add up to."""
+
+ACCEPT_CLAUSES: Final = 32
+"""Media ranges looked at in an `Accept` header; the rest is ignored."""
+
+NEGOTIATION_CACHE: Final = 512
+"""Distinct header values remembered. Clients send a handful; the bound is for those who send random ones."""

@@ -1,0 +1,152 @@
+"""The control plane, put together: store, cache, pipeline, transports, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kapi.base.clock import SystemClock
+from kapi.base.tls import server_context
+from kapi.controlplane import bootstrap
+from kapi.controlplane.options import DRAIN_SECONDS
+from kapi.registry.catalog import Catalog
+from kapi.server.admission.chain import Admission
+from kapi.server.admission.lifecycle import NamespaceLifecycle
+from kapi.server.authn.chain import Authenticator, StaticTokens
+from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
+from kapi.server.context import User
+from kapi.server.health import Health
+from kapi.server.inprocess import InProcessTransport
+from kapi.server.metrics import Metrics
+from kapi.server.pipeline import Pipeline
+from kapi.server.routes import router
+from kapi.server.serve import Server
+from kapi.server.services import Services
+from kapi.storage.compact import Compactor
+from kapi.storage.memory import MemoryStorage
+from kapi.storage.sqlite import SqliteStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from kapi.base.clock import Clock
+    from kapi.controlplane.options import Options
+    from kapi.storage.interface import Storage
+
+_log = structlog.get_logger("kapi.controlplane")
+
+
+class ControlPlane:
+    """One running control plane.
+
+    `start` returns when requests are served and the system's objects exist. `failed` is done when the store has failed: the
+    caller stops and exits non-zero. `stop` lets requests in flight finish, ends watches, and closes the store last.
+    """
+
+    def __init__(self, options: Options, *, clock: Clock | None = None) -> None:
+        self.options = options
+        self.clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self.health = Health()
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.url = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._storage: Storage | None = None
+        self._server: Server | None = None
+        self.catalog: Catalog
+        self.transport: InProcessTransport
+
+    async def start(self) -> None:
+        """Open, load, listen, and create what must exist."""
+        options = self.options
+        credentials = bootstrap.ensure_credentials(options)
+        self._storage = storage = await self._open_storage()
+        storage.on_failure = self._storage_failed
+        self.catalog = catalog = Catalog(storage, self.clock)
+        await catalog.hub.load()
+        self.metrics.observe_caches(catalog.hub)
+        services = self._services(catalog, credentials)
+        pipeline = Pipeline(services, router(services))
+        self.transport = InProcessTransport(pipeline)
+        self._server = server = Server(
+            pipeline,
+            host=options.host,
+            port=options.port,
+            tls=server_context(credentials.server, client_authority=credentials.authority),
+            unix=options.socket,
+        )
+        await server.start()
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        services.address = f"{host}:{server.port}"
+        self.url = f"https://{services.address}"
+        await bootstrap.ensure_objects(self.transport, server.port)
+        bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
+        self._spawn(self.metrics.watch_loop_lag())
+        self._spawn(Compactor(storage, self.clock, retention=options.history_seconds).run())
+
+    async def stop(self) -> None:
+        """Stop serving, then close the store."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        if self._server is not None:
+            await self._server.drain(DRAIN_SECONDS)
+            await self._server.close()
+        if hasattr(self, "transport"):
+            await self.transport.close()
+        if self._storage is not None:
+            if hasattr(self, "catalog"):
+                self.catalog.hub.close()
+            await self._storage.close()
+
+    async def _open_storage(self) -> Storage:
+        if self.options.storage == "memory":
+            return MemoryStorage()
+        return await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
+
+    def _services(self, catalog: Catalog, credentials: bootstrap.Credentials) -> Services:
+        self.health.add("storage", self._storage_check)
+        self.health.add("shutdown", lambda: "shutting down" if self._stopping else None, readiness_only=True)
+        lifecycle = NamespaceLifecycle(catalog)
+        return Services(
+            catalog=catalog,
+            clock=self.clock,
+            authenticator=Authenticator(StaticTokens({credentials.token: User(bootstrap.ADMIN, (MASTERS,))})),
+            authorizer=MastersAuthorizer(),
+            admission=Admission([lifecycle], []),
+            health=self.health,
+            metrics=self.metrics,
+        )
+
+    def _storage_check(self) -> str | None:
+        return f"the store has failed: {self.failed.result()}" if self.failed.done() else None
+
+    def _storage_failed(self, error: BaseException) -> None:
+        _log.critical("the store has failed; writes are refused from now on", error=str(error))
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def serve(options: Options, stop: asyncio.Event, ready: Callable[[ControlPlane], None]) -> int:
+    """Run a control plane until `stop` is set or its store fails; returns the exit status."""
+    plane = ControlPlane(options)
+    try:
+        await plane.start()
+        ready(plane)
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([stopping, plane.failed], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await stopping
+    finally:
+        await plane.stop()
+    return 1 if plane.failed.done() else 0

@@ -1,0 +1,132 @@
+"""What must exist before anybody can use the server: keys, certificates, the admin's kubeconfig, and a few objects.
+
+Everything here is made once and found again on the next start; nothing a user changed is put back.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kapi.base.tls import Authority, KeyPair, local_names, service_names, write_private
+from kapi.codec import json, yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kapi.api.meta import Object
+    from kapi.controlplane.options import Options
+    from kapi.server.inprocess import InProcessTransport
+
+MASTERS = "system:masters"
+ADMIN = "kubernetes-admin"
+SERVICE_IP = "10.0.0.1"
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Where the keys are, and the admin's token."""
+
+    authority: Path
+    server: KeyPair
+    admin: KeyPair
+    token: str
+
+
+class BootstrapError(Exception):
+    """The server cannot be brought up; the text says why."""
+
+
+def ensure_credentials(options: Options) -> Credentials:
+    """Find or make the CA, the server's and the admin's certificates, and the admin's token."""
+    directory = options.data_dir / "pki"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ca = KeyPair(directory / "ca.crt", directory / "ca.key")
+    server = KeyPair(directory / "server.crt", directory / "server.key")
+    admin = KeyPair(directory / "admin.crt", directory / "admin.key")
+    authority = Authority.ensure(ca, "kapi")
+    names = [*local_names(), *service_names("kubernetes", "default", "cluster.local"), SERVICE_IP]
+    if options.host not in ("0.0.0.0", "::"):  # noqa: S104 (a comparison, not a bind)
+        names.append(options.host)
+    authority.ensure_server(server, names)
+    authority.ensure_client(admin, ADMIN, (MASTERS,))
+    return Credentials(ca.certificate, server, admin, _token(directory / "admin.token"))
+
+
+def _token(path: Path) -> str:
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(32).encode())
+    return path.read_text().strip()
+
+
+def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
+    """Write the admin's kubeconfig, with everything in it, readable by its owner only."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "kapi", "cluster": {"server": url, "certificate-authority-data": _data(credentials.authority)}}
+        ],
+        "users": [
+            {
+                "name": ADMIN,
+                "user": {
+                    "client-certificate-data": _data(credentials.admin.certificate),
+                    "client-key-data": _data(credentials.admin.key),
+                },
+            }
+        ],
+        "contexts": [{"name": "kapi", "context": {"cluster": "kapi", "user": ADMIN}}],
+        "current-context": "kapi",
+        "preferences": {},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, yaml.encode(config))
+
+
+def _data(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+# -- objects --------------------------------------------------------------------------------------------------------
+
+
+async def ensure_objects(transport: InProcessTransport, port: int) -> None:
+    """Create what every cluster has; what is there already stays as it is."""
+    for name in SYSTEM_NAMESPACES:
+        await _ensure(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
+    await _ensure(transport, "/api/v1/namespaces/default/services", _service(port))
+    for name, value, description in _PRIORITY_CLASSES:
+        body = {"metadata": {"name": name}, "value": value, "description": description}
+        await _ensure(transport, "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+
+
+_PRIORITY_CLASSES = (
+    ("system-cluster-critical", 2_000_000_000, "For pods the cluster needs, which may move between nodes."),
+    ("system-node-critical", 2_000_001_000, "For pods a node needs, which must not be moved from it."),
+)
+
+
+def _service(port: int) -> Object:
+    return {
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": SERVICE_IP,
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+        },
+    }
+
+
+async def _ensure(transport: InProcessTransport, path: str, body: Object) -> None:
+    name = body["metadata"]["name"]
+    found = await transport.request("GET", f"{path}/{name}")
+    await found.read()
+    if found.status == 200:
+        return
+    made = await transport.request("POST", path, {"content-type": "application/json"}, json.encode(body))
+    answer = await made.read()
+    if made.status not in (201, 409):
+        raise BootstrapError(f"creating {path}/{name} was answered with {made.status}: {answer.decode()}")

@@ -1,0 +1,113 @@
+"""How objects become bytes, once, at their write.
+
+A stored value is JSON that begins `{"kind":…,"apiVersion":…,"metadata":{…}` with resourceVersion before anything a user can nest. That
+order is what lets the rest of the server splice: the `head` (kind and apiVersion) is cut off and put back per served version,
+and the revision is filled in by the store at commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kapi.storage.interface import Draft
+from kapi.storage.watchcache import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import Object
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+_SLOT = b'"resourceVersion":"'
+_METADATA_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+_METADATA_FIELDS = frozenset(_METADATA_ORDER)
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode_labels = msgspec.json.Decoder(_Labelled).decode
+
+
+def head_of(api_version: str, kind: str) -> bytes:
+    """The opening of every object of a kind: `{"kind":"Pod","apiVersion":"v1",`."""
+    return b'{"kind":%b,"apiVersion":%b,' % (_encode(kind), _encode(api_version))
+
+
+def ordered(obj: Object) -> Object:
+    """The object with its fields in the order bytes rely on; a new outer dict, the same values."""
+    metadata = obj["metadata"]
+    in_order: dict[str, Any] = {key: metadata[key] for key in _METADATA_ORDER if key in metadata}
+    if len(in_order) != len(metadata):
+        in_order.update((key, value) for key, value in metadata.items() if key not in _METADATA_FIELDS)
+    result = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": in_order}
+    for key, value in obj.items():
+        if key not in result:
+            result[key] = value
+    return result
+
+
+def draft(obj: Object) -> Draft:
+    """The value to store, with the slot for its revision."""
+    obj["metadata"]["resourceVersion"] = ""
+    data = _encode(ordered(obj))
+    at = data.index(_SLOT) + len(_SLOT)
+    return Draft(data[:at], data[at:])
+
+
+def encode(obj: Object) -> bytes:
+    """An object as it is, revision or none."""
+    return _encode(ordered(obj))
+
+
+def decode(head: bytes, body: bytes) -> Object:
+    """The object of a cached body; a fresh one each time, yours to change."""
+    obj: Object = _decode(head + body)
+    return obj
+
+
+class BodyReader:
+    """Reads stored values of one kind for the watch cache."""
+
+    def __init__(self, head: bytes, selectable: Callable[[Object], dict[str, str]] | None) -> None:
+        self._head = head
+        self._length = len(head)
+        self._selectable = selectable
+
+    def body(self, value: bytes) -> bytes:
+        """The value without its head; values written in another order are put in ours."""
+        if value.startswith(self._head):
+            return value[self._length :]
+        return _encode(ordered(_decode(value)))[self._length :]
+
+    def select(self, value: bytes) -> Selection:
+        """Labels and selectable fields."""
+        if self._selectable is None:
+            return Selection(_decode_labels(value).metadata.labels, None)
+        obj = _decode(value)
+        return Selection(obj["metadata"].get("labels"), self._selectable(obj))

@@ -1,0 +1,25 @@
+"""What goes into a write besides the object, and what comes out: the admission callback and the outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kapi.api.meta import Object
+    from kapi.storage.watchcache import Item
+
+
+class Admit(Protocol):
+    """Validating admission of one operation: raises to refuse. `obj` is None for a deletion."""
+
+    async def __call__(self, obj: Object | None, old: Object | None) -> None:
+        """Judge the operation."""
+        ...
+
+
+class Written(NamedTuple):
+    """The outcome of a write: the state now, and whether it was created by it or deleted by it."""
+
+    item: Item
+    created: bool = False
+    deleted: bool = False

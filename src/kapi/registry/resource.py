@@ -1,0 +1,104 @@
+"""A served resource: what discovery says of it, and the store behind it.
+
+One `Resource` is one row of `kubectl api-resources` at one version. Two of them may share a store: `events` in the core group and in
+`events.k8s.io` are two views of one stored kind, `autoscaling/v1` and `/v2` likewise; then `to_hub` and `from_hub` convert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kapi.api.errors import GroupKind, GroupResource
+from kapi.api.meta import GroupVersion, GroupVersionKind
+from kapi.registry.encoding import head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import Object
+    from kapi.registry.store import Store
+    from kapi.schema.typed import KindSchema
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS = ("get", "patch", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """A sub-resource as discovery shows it; group and version only when they differ from the parent's."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """A resource at a version: names, verbs, sub-resources, its schema, and the store its objects live in."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: dict[str, Subresource] = field(default_factory=dict)
+    store: Store | None = None
+    """None for resources that are computed or only created, never stored: reviews, bindings, component statuses."""
+    to_hub: Callable[[Object], Object] | None = None
+    from_hub: Callable[[Object], Object] | None = None
+    field_aliases: dict[str, str] = field(default_factory=dict)
+    """Field selector keys of this version → the hub's."""
+    selectable: tuple[str, ...] = ()
+    """Field selector keys beyond metadata.name and metadata.namespace."""
+    deprecation: str = ""
+    """Text of the `Warning` header every request to this resource gets."""
+
+    gvk: GroupVersionKind = field(init=False)
+    group_resource: GroupResource = field(init=False)
+    group_kind: GroupKind = field(init=False)
+    group_version: GroupVersion = field(init=False)
+    api_version: str = field(init=False)
+    head: bytes = field(init=False)
+    _schema: KindSchema | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.gvk = GroupVersionKind(self.group, self.version, self.kind)
+        self.group_resource = GroupResource(self.group, self.resource)
+        self.group_kind = GroupKind(self.group, self.kind)
+        self.group_version = GroupVersion(self.group, self.version)
+        self.api_version = self.gvk.api_version
+        self.head = head_of(self.api_version, self.kind)
+
+    @property
+    def schema(self) -> KindSchema:
+        """The compiled schema of this version; compiled on first use."""
+        if self._schema is None:
+            from kapi.schema.typed import kind_schema
+
+            self._schema = kind_schema(self.group, self.version, self.kind)
+        return self._schema
+
+    @property
+    def stored(self) -> Store:
+        """The store; only for resources that have one."""
+        assert self.store is not None
+        return self.store
+
+    def convert_in(self, obj: Object) -> Object:
+        """From this version to the stored one."""
+        return obj if self.to_hub is None else self.to_hub(obj)
+
+    def convert_out(self, obj: Object) -> Object:
+        """From the stored version to this one."""
+        return obj if self.from_hub is None else self.from_hub(obj)
+
+    def details(self) -> dict[str, Any]:
+        """For logs and metrics: bounded, since resources are."""
+        return {"group": self.group, "version": self.version, "resource": self.resource}

@@ -1,0 +1,93 @@
+"""What a table is: named columns, and a function that makes the cells of one object.
+
+This is the whole contract between the kinds in this package and the server, which asks for a table and fills in rows. A table knows one
+kind; it does no I/O and never changes the object it is shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kapi.api.meta import Object
+    from kapi.storage.watchcache import Item
+
+    Row = Callable[[Object, dt.datetime], list[Any]]
+    """Makes the cells of an object as of a moment; the moment is what ages are counted to."""
+
+
+class Column(NamedTuple):
+    """A column: what kubectl prints above it and how. A priority above zero is shown by `-o wide` only."""
+
+    name: str
+    type: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+def text(name: str, description: str) -> Column:
+    """A column that is always shown. Its cells are mostly strings, but numbers stay numbers."""
+    return Column(name, "string", "", description)
+
+
+def wide(name: str, description: str) -> Column:
+    """A column that only `-o wide` shows."""
+    return Column(name, "string", "", description, 1)
+
+
+def integer(name: str, description: str) -> Column:
+    """A column of whole numbers."""
+    return Column(name, "integer", "", description)
+
+
+def boolean(name: str, description: str) -> Column:
+    """A column of yes or no."""
+    return Column(name, "boolean", "", description)
+
+
+NAME = Column("Name", "string", "name", "The name of the object, unique among its kind in its namespace.")
+AGE = text("Age", "How long ago the object was created.")
+
+
+def _no_conditions(_obj: Object) -> list[Object]:
+    return []
+
+
+def _as_listed(items: Sequence[Item]) -> Sequence[Item]:
+    return items
+
+
+class Table:
+    """The printed form of one kind.
+
+    Promises: `cells` answers for any object of the kind, whatever optional parts it lacks; `arrange` returns the same items, each once.
+    """
+
+    def __init__(
+        self,
+        columns: Iterable[Column],
+        row: Row,
+        *,
+        conditions: Callable[[Object], list[Object]] = _no_conditions,
+        arrange: Callable[[Sequence[Item]], Sequence[Item]] = _as_listed,
+    ) -> None:
+        self.columns = tuple(columns)
+        self._row = row
+        self._conditions = conditions
+        self._arrange = arrange
+
+    def cells(self, obj: Object, now: dt.datetime) -> list[Any]:
+        """The row of an object, in the order of the columns."""
+        return self._row(obj, now)
+
+    def conditions(self, obj: Object) -> list[Object]:
+        """What is remarkable about the row as a whole; mostly nothing."""
+        return self._conditions(obj)
+
+    def arrange(self, items: Sequence[Item]) -> Sequence[Item]:
+        """The items of a list in the order of the rows."""
+        return self._arrange(items)

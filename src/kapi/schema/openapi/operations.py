@@ -1,0 +1,266 @@
+"""The paths of the API and what can be done on them, before either version of OpenAPI has its say.
+
+kubectl decides by these: it looks for a PATCH on the kind with a `fieldValidation` parameter before it leaves
+validation to the server, for `dryRun` before it offers a dry run, and for the kind of an operation when it explains a
+resource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kapi.api.meta import GroupVersion
+    from kapi.schema.openapi.served import ServedResource, Subresource
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+WATCH_EVENT = META + "WatchEvent"
+DELETE_OPTIONS, PATCH, RESOURCES, STATUS = (
+    META + "DeleteOptions",
+    META + "Patch",
+    META + "APIResourceList",
+    META + "Status",
+)
+
+PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+MEDIA_TYPES = ("application/json", "application/yaml")
+WATCH_TYPE = "application/json;stream=watch"
+
+PARAMETERS: dict[str, tuple[str, str]] = {
+    "allowWatchBookmarks": ("boolean", "Let the server send BOOKMARK events, which carry only a resourceVersion."),
+    "continue": ("string", "The token of the previous page, to read the next one of the same list."),
+    "dryRun": ("string", "With the value All the request runs through every stage and nothing is stored."),
+    "fieldManager": ("string", "The name under which the changed fields are owned."),
+    "fieldSelector": ("string", "Restrict the objects by the values of their fields."),
+    "fieldValidation": (
+        "string",
+        "What to do about unknown and duplicate fields: Ignore, Warn (the default), or Strict, which refuses them.",
+    ),
+    "force": ("boolean", "Take over fields that other managers own. For apply patches only."),
+    "gracePeriodSeconds": ("integer", "Seconds before the object is deleted; zero means at once."),
+    "labelSelector": ("string", "Restrict the objects by their labels."),
+    "limit": ("integer", "The most objects to return; more are behind the continue token."),
+    "orphanDependents": ("boolean", "Deprecated, see propagationPolicy: whether dependents stay."),
+    "pretty": ("string", "Indent the output when true."),
+    "propagationPolicy": ("string", "What happens to dependents: Orphan, Background or Foreground."),
+    "resourceVersion": ("string", "The version that the answer is at or not older than."),
+    "resourceVersionMatch": ("string", "How resourceVersion is meant: Exact or NotOlderThan."),
+    "sendInitialEvents": ("boolean", "Start a watch with the objects there are, then a bookmark that says so."),
+    "timeoutSeconds": ("integer", "The longest the call may last, in seconds."),
+    "watch": ("boolean", "Stream changes instead of returning a list."),
+}
+"""Query parameters: their type and what they do."""
+
+PATH_PARAMETERS = {"namespace": "the namespace of the object", "name": "the name of the object"}
+
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_SELECT = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+)
+_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+QUERIES: dict[str, tuple[str, ...]] = {
+    "get": (),
+    "list": tuple(sorted(("allowWatchBookmarks", "watch", *_SELECT))),
+    "post": _WRITE,
+    "put": _WRITE,
+    "patch": tuple(sorted((*_WRITE, "force"))),
+    "delete": _DELETE,
+    "deletecollection": tuple(sorted((*_DELETE, *_SELECT))),
+    "connect": (),
+}
+
+_VERBS = {"get": "read", "put": "replace", "post": "create"}
+_CODES = {"post": ("200", "201", "202"), "put": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202")}
+_REASONS = {"200": "OK", "201": "Created", "202": "Accepted"}
+
+_STREAMS = frozenset({"attach", "exec", "portforward", "proxy"})
+"""Sub-resources that are connections, not objects."""
+
+
+class Operation(NamedTuple):
+    """One method on one path."""
+
+    method: str
+    id: str
+    action: str
+    description: str
+    kind: tuple[str, str, str]
+    """Group, version and kind of what it works on; three empty strings for discovery."""
+    tag: str
+    result: str
+    """The definition of the answer; empty for text."""
+    body: str = ""
+    """The definition of the request's body; empty when it has none."""
+
+    @property
+    def is_body_required(self) -> bool:
+        """Deletions may come without one."""
+        return self.body != DELETE_OPTIONS
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The names of its query parameters."""
+        return QUERIES.get(self.action, ())
+
+    @property
+    def responses(self) -> dict[str, str]:
+        """Success codes and their reason phrases."""
+        return {code: _REASONS[code] for code in _CODES.get(self.action, ("200",))}
+
+    @property
+    def extensions(self) -> dict[str, object]:
+        """What Kubernetes clients look for on an operation."""
+        if not self.kind[2]:
+            return {}
+        group, version, kind = self.kind
+        return {
+            "x-kubernetes-action": self.action,
+            "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+        }
+
+
+Paths = dict[str, list[Operation]]
+
+
+def paths(group_version: GroupVersion, resources: Iterable[ServedResource]) -> Paths:
+    """Every path of a group version, its own discovery included."""
+    root = root_path(group_version)
+    name = camel(group_version.group) + group_version.version.capitalize()
+    tag = f"{name[0].lower()}{name[1 : -len(group_version.version)]}_{group_version.version}"
+    found: Paths = {f"{root}/": [discovery(f"get{name}APIResources", "get available resources", RESOURCES, tag)]}
+    for resource in resources:
+        found.update(_Resource(resource, root, name, tag).paths())
+    return {path: operations for path, operations in sorted(found.items()) if operations}
+
+
+def definitions(found: Paths) -> list[str]:
+    """The definitions that the operations speak of."""
+    used = {name for operations in found.values() for one in operations for name in (one.result, one.body) if name}
+    if any(one.action == "list" for operations in found.values() for one in operations):
+        used.add(WATCH_EVENT)
+    return sorted(used)
+
+
+def discovery(identity: str, description: str, result: str, tag: str) -> Operation:
+    """A read of what there is, rather than of an object."""
+    return Operation("get", identity, "", description, ("", "", ""), tag, result)
+
+
+def root_path(group_version: GroupVersion) -> str:
+    """Where a group version is served."""
+    return f"/apis/{group_version}" if group_version.group else f"/api/{group_version.version}"
+
+
+def camel(group: str) -> str:
+    """A group as operation ids spell it: `RbacAuthorization` for rbac.authorization.k8s.io."""
+    return "".join(word.capitalize() for word in (group or "core").removesuffix(".k8s.io").split("."))
+
+
+class _Resource:
+    """The paths of one resource."""
+
+    def __init__(self, resource: ServedResource, root: str, name: str, tag: str) -> None:
+        self.resource = resource
+        self.root = root
+        self.name = name
+        self.tag = tag
+        self.scope = "Namespaced" if resource.namespaced else ""
+
+    def paths(self) -> Paths:
+        """Collection, item, sub-resources, and the list over all namespaces."""
+        resource = self.resource
+        below = "/namespaces/{namespace}" if resource.namespaced else ""
+        collection = f"{self.root}{below}/{resource.plural}"
+        found: Paths = {
+            collection: self.collection(),
+            f"{collection}/{{name}}": [
+                self.operation(action, action, resource.schema)
+                for action, verb in (("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete"))
+                if verb in resource.verbs
+            ],
+        }
+        for subresource in resource.subresources:
+            found[f"{collection}/{{name}}/{subresource.name}"] = self.subresource(subresource)
+        if resource.namespaced and "list" in resource.verbs:
+            found[f"{self.root}/{resource.plural}"] = [self.list_all()]
+        return found
+
+    def collection(self) -> list[Operation]:
+        """List, create, delete all."""
+        resource, operations = self.resource, []
+        kind = resource.kind
+        if "list" in resource.verbs:
+            operations.append(
+                self._make(
+                    "get", "list", f"list{self.name}{self.scope}{kind}", f"list or watch {kind}", resource.list_schema
+                )
+            )
+        if "create" in resource.verbs:
+            operations.append(self.operation("post", "post", resource.schema))
+        if "deletecollection" in resource.verbs:
+            identity = f"delete{self.name}Collection{self.scope}{kind}"
+            operations.append(
+                self._make(
+                    "delete", "deletecollection", identity, f"delete a collection of {kind}", STATUS, DELETE_OPTIONS
+                )
+            )
+        return operations
+
+    def list_all(self) -> Operation:
+        """The list over all namespaces."""
+        kind = self.resource.kind
+        identity = f"list{self.name}{kind}ForAllNamespaces"
+        return self._make("get", "list", identity, f"list or watch {kind} in all namespaces", self.resource.list_schema)
+
+    def operation(self, method: str, action: str, schema: str) -> Operation:
+        """One of get, put, post, patch, delete on an object."""
+        kind = self.resource.kind
+        word = _VERBS.get(method, method)
+        body = {"put": schema, "post": schema, "patch": PATCH, "delete": DELETE_OPTIONS}.get(method, "")
+        result = STATUS if method == "delete" else schema
+        return self._make(method, action, f"{word}{self.name}{self.scope}{kind}", f"{word} a {kind}", result, body)
+
+    def subresource(self, subresource: Subresource) -> list[Operation]:
+        """What can be done on a sub-resource."""
+        schema = self.resource.subresource_schema(subresource)
+        gvk = (subresource.group, subresource.version, subresource.kind)
+        suffix = subresource.name[0].upper() + subresource.name[1:]
+        operations = []
+        for method, verb in (
+            ("get", "get"),
+            ("post", "create"),
+            ("put", "update"),
+            ("patch", "patch"),
+            ("delete", "delete"),
+        ):
+            if verb not in subresource.verbs:
+                continue
+            description = f"{_VERBS.get(method, method)} {subresource.name} of the specified {self.resource.kind}"
+            if subresource.name in _STREAMS:
+                identity = f"connect{self.name}{method.capitalize()}{self.scope}{self.resource.kind}{suffix}"
+                made = self._make(method, "connect", identity, description, "")
+            else:
+                plain = self.operation(method, method, schema)
+                result = "" if subresource.name == "log" else plain.result
+                made = plain._replace(id=plain.id + suffix, description=description, result=result)
+            operations.append(made._replace(kind=gvk))
+        return operations
+
+    def _make(self, method: str, action: str, identity: str, text: str, result: str, body: str = "") -> Operation:
+        resource = self.resource
+        gvk = (resource.group, resource.version, resource.kind)
+        return Operation(method, identity, action, text, gvk, self.tag, result, body)

@@ -1,0 +1,60 @@
+"""What a server serves, as far as its description needs to know."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from kapi.api.meta import GroupVersion
+from kapi.schema import builtin
+
+
+class Subresource(NamedTuple):
+    """A sub-resource, with the kind it reads and writes: `scale` of a Deployment speaks `autoscaling/v1` Scale."""
+
+    name: str
+    group: str
+    version: str
+    kind: str
+    verbs: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServedResource:
+    """One resource at one version."""
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    verbs: frozenset[str]
+    subresources: tuple[Subresource, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    definition: str = ""
+    """The name of its schema, for resources that are not built in; their list is called the same with `List` added."""
+
+    @property
+    def group_version(self) -> GroupVersion:
+        """Where it is served."""
+        return GroupVersion(self.group, self.version)
+
+    @property
+    def schema(self) -> str:
+        """The name of the definition of its objects; empty when nothing describes them."""
+        return self.definition or builtin.definition_name(self.group, self.version, self.kind) or ""
+
+    @property
+    def list_schema(self) -> str:
+        """The name of the definition of its lists."""
+        if self.definition:
+            return self.definition + "List"
+        return builtin.definition_name(self.group, self.version, self.kind + "List") or ""
+
+    def subresource_schema(self, subresource: Subresource) -> str:
+        """The name of the definition a sub-resource speaks; its own kind means the resource's own definition."""
+        if (subresource.group, subresource.version, subresource.kind) == (self.group, self.version, self.kind):
+            return self.schema
+        return builtin.definition_name(subresource.group, subresource.version, subresource.kind) or ""

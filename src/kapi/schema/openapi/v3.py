@@ -1,0 +1,134 @@
+"""OpenAPI 3.0: one document per group version, and the index that finds them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from kapi.schema.openapi import components, operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kapi.api.meta import GroupVersion
+    from kapi.schema.openapi.operations import Operation
+    from kapi.schema.openapi.served import ServedResource
+
+INFO = {"title": "Kubernetes", "version": "1.36"}
+CUSTOM_INFO = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+"""What documents of custom resources say of themselves."""
+
+_VERSION = "io.k8s.apimachinery.pkg.version.Info"
+
+
+def document(
+    group_version: GroupVersion,
+    resources: Iterable[ServedResource],
+    *,
+    custom: Mapping[str, components.Schema] | None = None,
+    info: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """The document of a group version. `custom` has the schemas of resources that are not built in, by name."""
+    return _document(operations.paths(group_version, resources), custom or {}, info or INFO)
+
+
+def root_documents(groups: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The small documents beside those of the group versions, by their key in the index."""
+    meta = operations.META
+    roots = {
+        "api": ("/api/", "getCoreAPIVersions", "get available API versions", meta + "APIVersions"),
+        "apis": ("/apis/", "getAPIVersions", "get available API versions", meta + "APIGroupList"),
+        "version": ("/version/", "getCodeVersion", "get the version of the server", _VERSION),
+    }
+    for group in groups:
+        name = f"get{operations.camel(group)}APIGroup"
+        roots[f"apis/{group}"] = (f"/apis/{group}/", name, "get information of a group", meta + "APIGroup")
+    return {
+        key: _document({path: [operations.discovery(identity, text, result, key.rpartition("/")[2])]}, {}, INFO)
+        for key, (path, identity, text, result) in roots.items()
+    }
+
+
+def digest(body: bytes) -> str:
+    """The hash a document is known by, in its URL and as its ETag."""
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def index(hashes: Mapping[str, str]) -> dict[str, Any]:
+    """The answer of `/openapi/v3`: keys are paths without the leading slash, such as `apis/apps/v1`."""
+    return {
+        "paths": {
+            key: {"serverRelativeURL": f"/openapi/v3/{key}?hash={value}"} for key, value in sorted(hashes.items())
+        }
+    }
+
+
+def key(group_version: GroupVersion) -> str:
+    """The key of a group version in the index."""
+    return operations.root_path(group_version)[1:]
+
+
+def _document(paths: operations.Paths, custom: Mapping[str, components.Schema], info: dict[str, str]) -> dict[str, Any]:
+    return {
+        "openapi": "3.0.0",
+        "info": info,
+        "paths": {path: _path(path, found) for path, found in paths.items()},
+        "components": {
+            "schemas": components.closure(operations.definitions(paths), custom, components.V3),
+            "securitySchemes": {
+                "BearerToken": {
+                    "type": "apiKey",
+                    "description": "Bearer Token authentication",
+                    "name": "authorization",
+                    "in": "header",
+                }
+            },
+        },
+    }
+
+
+def _path(path: str, found: list[Operation]) -> dict[str, Any]:
+    item: dict[str, Any] = {operation.method: _operation(operation) for operation in found}
+    parameters = [
+        {"name": name, "in": "path", "description": text, "required": True, "schema": _type("string")}
+        for name, text in operations.PATH_PARAMETERS.items()
+        if f"{{{name}}}" in path
+    ]
+    if any(operation.kind[2] for operation in found):
+        parameters.append(_query("pretty"))
+    return item | {"parameters": parameters} if parameters else item
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    schema: dict[str, Any] = {"$ref": components.V3 + operation.result} if operation.result else {"type": "string"}
+    media: tuple[str, ...] = operations.MEDIA_TYPES if operation.result else ("*/*",)
+    if operation.action == "list":
+        media = (*media, operations.WATCH_TYPE)
+    rendered: dict[str, Any] = {
+        "tags": [operation.tag],
+        "description": operation.description,
+        "operationId": operation.id,
+        "responses": {
+            code: {"description": reason, "content": {kind: {"schema": schema} for kind in media}}
+            for code, reason in operation.responses.items()
+        }
+        | {"401": {"description": "Unauthorized"}},
+    }
+    if operation.queries:
+        rendered["parameters"] = [_query(name) for name in operation.queries]
+    if operation.body:
+        kinds = operations.PATCH_TYPES if operation.method == "patch" else ("*/*",)
+        body: dict[str, Any] = {
+            "content": {kind: {"schema": {"$ref": components.V3 + operation.body}} for kind in kinds}
+        }
+        rendered["requestBody"] = body | {"required": True} if operation.is_body_required else body
+    return rendered | operation.extensions
+
+
+def _query(name: str) -> dict[str, Any]:
+    kind, text = operations.PARAMETERS[name]
+    return {"name": name, "in": "query", "description": text, "schema": _type(kind)}
+
+
+def _type(kind: str) -> dict[str, Any]:
+    return {"type": kind, "uniqueItems": True}

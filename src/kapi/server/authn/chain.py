@@ -1,0 +1,87 @@
+"""Who is asking: client certificate, bearer token, or nobody.
+
+Credentials that are present and wrong are refused, whatever else is allowed; no credentials at all is `system:anonymous`, and it is
+for authorisation to say what that user may see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Protocol
+
+from kapi.api.errors import Unauthorized
+from kapi.server.authn.certificate import user_of_certificate
+from kapi.server.context import ANONYMOUS, User
+
+if TYPE_CHECKING:
+    from kapi.server.message import Request
+
+AUTHENTICATED = "system:authenticated"
+
+
+class TokenSource(Protocol):
+    """Knows the bearer of some tokens."""
+
+    def user_of(self, token: str) -> User | None:
+        """The bearer, or None when the token is not one of ours."""
+        ...
+
+
+class StaticTokens:
+    """A fixed set of tokens, kept as digests so that comparing leaks no timing and a dump leaks no token."""
+
+    def __init__(self, tokens: dict[str, User]) -> None:
+        self._users = {hashlib.sha256(token.encode()).digest(): user for token, user in tokens.items()}
+
+    def user_of(self, token: str) -> User | None:
+        """The bearer, or None."""
+        digest = hashlib.sha256(token.encode()).digest()
+        for known, user in self._users.items():
+            if hmac.compare_digest(known, digest):
+                return user
+        return None
+
+
+class Authenticator:
+    """Tells the user of a request, or raises Unauthorized."""
+
+    def __init__(self, tokens: TokenSource) -> None:
+        self._tokens = tokens
+
+    def authenticate(self, request: Request) -> User:
+        """The user; `system:anonymous` when nothing was presented."""
+        peer = request.peer
+        identity = peer.identity
+        if identity is None and (peer.local is not None or peer.certificate is not None):
+            identity = peer.identity = self._of_connection(request)
+        if isinstance(identity, User):
+            return identity
+        header = request.headers.get("authorization")
+        return ANONYMOUS if header is None else self._of_token(header)
+
+    def review(self, token: str) -> User | None:
+        """The bearer of a token, for TokenReview."""
+        user = self._tokens.user_of(token)
+        return None if user is None else _authenticated(user)
+
+    def _of_token(self, header: str) -> User:
+        scheme, _, token = header.partition(" ")
+        user = self._tokens.user_of(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+        if user is None:
+            raise Unauthorized
+        return _authenticated(user)
+
+    def _of_connection(self, request: Request) -> User:
+        peer = request.peer
+        if peer.local is not None:
+            name, groups = peer.local
+            return _authenticated(User(name, groups))
+        assert peer.certificate is not None
+        return _authenticated(user_of_certificate(peer.certificate))
+
+
+def _authenticated(user: User) -> User:
+    if AUTHENTICATED in user.groups:
+        return user
+    return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

@@ -1,0 +1,69 @@
+"""One request on its way through the pipeline: what is known so far, and what the answer must carry.
+
+Stages fill it in, handlers read it. It holds no behaviour and never outlives its request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.server.requestinfo import RequestInfo, parse_query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kapi.codec.negotiate import Accepted
+    from kapi.registry.resource import Resource
+    from kapi.server.message import Request
+    from kapi.server.services import Services
+
+
+class User:
+    """Who is asking. Groups always tell authenticated from unauthenticated."""
+
+    __slots__ = ("extra", "groups", "name", "uid")
+
+    def __init__(
+        self, name: str, groups: tuple[str, ...] = (), uid: str = "", extra: dict[str, list[str]] | None = None
+    ) -> None:
+        self.name = name
+        self.groups = groups
+        self.uid = uid
+        self.extra = extra or {}
+
+    def info(self) -> dict[str, object]:
+        """The UserInfo of reviews."""
+        info: dict[str, object] = {"username": self.name}
+        if self.uid:
+            info["uid"] = self.uid
+        info["groups"] = list(self.groups)
+        if self.extra:
+            info["extra"] = self.extra
+        return info
+
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+class Context:
+    """A request and what has been learned about it."""
+
+    __slots__ = ("accepted", "audit_id", "info", "query", "request", "resource", "services", "user", "warnings")
+
+    def __init__(self, request: Request, services: Services, audit_id: str) -> None:
+        self.request = request
+        self.services = services
+        self.audit_id = audit_id
+        self.info = RequestInfo(request.path, request.method.lower())
+        self.query: Mapping[str, str] = parse_query("")
+        self.user = ANONYMOUS
+        self.resource: Resource | None = None
+        self.accepted: Accepted | None = None
+        self.warnings: list[str] = []
+        """Texts for `Warning` headers."""
+
+    @property
+    def served(self) -> Resource:
+        """The resource this request is about, once the router has found it."""
+        assert self.resource is not None
+        return self.resource

@@ -1,0 +1,150 @@
+"""From a request body to an object: media type, limits, format, kind, schema, strictness. Nothing here stores anything.
+
+YAML is parsed off the event loop, because it is slow; JSON and protobuf are not, because the limit on bodies bounds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from kapi.api.errors import BadRequest, RequestEntityTooLarge, UnsupportedMediaType
+from kapi.api.meta import GroupVersion
+from kapi.codec import json, protobuf, yaml
+from kapi.codec.errors import DecodeError, UnknownMessage
+from kapi.codec.limits import BODY_BYTES
+from kapi.schema.typed import TypeMismatch
+
+if TYPE_CHECKING:
+    from kapi.api.meta import GroupVersionKind, Object
+    from kapi.schema.typed import KindSchema
+    from kapi.server.context import Context
+    from kapi.server.message import Request
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+BODY_TYPES = (JSON, YAML, PROTOBUF)
+_EMPTY_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+_GO_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+class Expectation(NamedTuple):
+    """What a body must be."""
+
+    gvk: GroupVersionKind
+    schema: KindSchema
+
+
+def media_type(request: Request) -> str:
+    """The body's media type without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_size(request: Request) -> None:
+    """Refuse a body that was too large to keep."""
+    if request.oversized:
+        raise RequestEntityTooLarge(f"limit is {BODY_BYTES}")
+
+
+async def read_object(context: Context, expected: Expectation, *, validation: str) -> Object:
+    """The object of a create or update; warnings go to the context, strict problems are raised."""
+    request = context.request
+    media = media_type(request)
+    if media not in BODY_TYPES:
+        raise UnsupportedMediaType.accepted(BODY_TYPES)
+    check_size(request)
+    obj, duplicates = await _parse(request.body, media, expected.gvk.kind, strict=validation != "Ignore")
+    check_kind(obj, expected.gvk)
+    problems = coerce(obj, expected) + duplicates
+    report(context, expected.gvk, problems, validation)
+    return obj
+
+
+async def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[Object, list[str]]:
+    try:
+        if media == PROTOBUF:
+            obj, duplicates = protobuf.decode(body), []
+        elif media == YAML:
+            decode = yaml.decode_with_duplicates if strict else (lambda data: (yaml.decode(data), []))
+            obj, duplicates = await asyncio.to_thread(decode, body)
+        elif strict:
+            obj, paths = json.decode_with_duplicates(body)
+            duplicates = [f'duplicate field "{path}"' for path in paths]
+        else:
+            obj, duplicates = json.decode(body), []
+    except UnknownMessage as error:
+        raise UnsupportedMediaType(str(error)) from None
+    except DecodeError as error:
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
+    if not isinstance(obj, dict):
+        kinds = {list: "array", str: "string", bool: "bool", type(None): "null"}
+        what = kinds.get(type(obj), "number")
+        why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type {_GO_META}"
+        raise _unrecognized(kind, why, body)
+    return obj, duplicates
+
+
+def _unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
+    if not body:
+        shown = "<empty>"
+    elif body[:1] == b"{":
+        shown = body[:30].decode(errors="replace") + (" ..." if len(body) > 30 else "")
+    else:
+        shown = body[:30].hex() + (" ..." if len(body) > 30 else "")
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})")
+
+
+def check_kind(obj: Object, gvk: GroupVersionKind) -> None:
+    """What the object says it is must be what the endpoint serves; saying nothing is fine."""
+    kind = obj.get("kind") or gvk.kind
+    api_version = obj.get("apiVersion") or gvk.api_version
+    if kind == gvk.kind and api_version == gvk.api_version:
+        obj["kind"], obj["apiVersion"] = kind, api_version
+        return
+    if not isinstance(kind, str) or not isinstance(api_version, str):
+        raise BadRequest(f'the object provided is unrecognized (must be of type {gvk.kind}): kind and apiVersion must be strings')
+    prefix = f'{kind} in version "{_version(api_version)}" cannot be handled as a {gvk.kind}'
+    if api_version != gvk.api_version:
+        if GroupVersion.parse(api_version).group == gvk.group if api_version.count("/") < 2 else False:
+            raise BadRequest(
+                f"the API version in the data ({api_version}) does not match the expected API version ({gvk.api_version})"
+            )
+        raise BadRequest(f'{prefix}: no kind "{kind}" is registered for version "{api_version}" in this server')
+    raise BadRequest(f"{prefix}: converting ({_version(api_version)}.{kind}) to ({gvk.kind}): unknown conversion")
+
+
+def _version(api_version: str) -> str:
+    return api_version.rpartition("/")[2]
+
+
+def coerce(obj: Object, expected: Expectation) -> list[str]:
+    """Bring a decoded object into its schema's shape, in place; returns what was unknown."""
+    gvk = expected.gvk
+    try:
+        unknown = expected.schema.coerce(obj)
+    except TypeMismatch as error:
+        raise BadRequest(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {error}') from None
+    tidy(obj)
+    return [f'unknown field "{path}"' for path in unknown]
+
+
+def tidy(obj: Object) -> None:
+    """Drop from metadata what is empty, and what only the server keeps."""
+    metadata = obj.setdefault("metadata", {})
+    metadata.pop("managedFields", None)
+    for key in _EMPTY_METADATA:
+        if key in metadata and not metadata[key]:
+            del metadata[key]
+
+
+def report(context: Context, gvk: GroupVersionKind, problems: list[str], validation: str) -> None:
+    """Unknown and duplicate fields: ignored, warned about, or refused."""
+    if not problems or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise BadRequest(
+            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: '
+            f"strict decoding error: {', '.join(problems)}"
+        )
+    context.warnings += problems

@@ -1,0 +1,161 @@
+"""Delete and deletecollection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kapi.api.errors import BadRequest, GroupKind, Invalid, NotFound, UnsupportedMediaType
+from kapi.api.fielderror import FieldError, invalid, not_supported
+from kapi.api.meta import GroupVersionKind
+from kapi.codec import json, protobuf, yaml
+from kapi.codec.errors import DecodeError
+from kapi.registry.deletion import DeleteOptions, without_preconditions
+from kapi.schema.typed import TypeMismatch, kind_schema
+from kapi.server.decode import BODY_TYPES, PROTOBUF, YAML, check_size, media_type
+from kapi.server.handlers.reading import select
+from kapi.server.handlers.writing import admit_for, operation_of, write_context
+from kapi.server.options import META, WriteOptions, list_options
+from kapi.server.respond import list_response, object_response, status_response, view_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kapi.api.meta import Object
+    from kapi.registry.outcome import Written
+    from kapi.server.context import Context
+    from kapi.server.message import Response
+
+POLICIES = ("Foreground", "Background", "Orphan")
+
+
+async def delete(context: Context) -> Response:
+    """DELETE of one object."""
+    store = context.served.stored
+    view = view_for(context, listing=False)
+    options, dry_run = read_options(context)
+    written = await delete_object(context, context.info.name, options, dry_run=dry_run)
+    if not written.deleted:
+        code = 202 if options.orphan is False else 200
+        return await object_response(context, code, view.one(written.item))
+    if store.strategy.returns_deleted_object:
+        return await object_response(context, 200, view.one(written.item))
+    return status_response(context, _success(context, written))
+
+
+async def delete_object(context: Context, name: str, options: DeleteOptions, *, dry_run: bool) -> Written:
+    """Delete one object through admission and the registry."""
+    asked = WriteOptions(dry_run, "", "Ignore")
+    operation = operation_of(context, "DELETE", name, asked)
+    await context.services.admission.mutate(operation, None, None)
+    writing = write_context(context, asked)
+    return await context.served.stored.delete(
+        writing, context.info.namespace, name, options, admit_for(context, operation)
+    )
+
+
+def _success(context: Context, written: Written) -> Object:
+    resource, item = context.served, written.item
+    details: Object = {"name": item.name, "group": resource.group, "kind": resource.resource}
+    details["uid"] = resource.stored.decode(item)["metadata"].get("uid", "")
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }
+
+
+async def delete_collection(context: Context) -> Response:
+    """DELETE of a collection: every object that matches, each by itself; answers with the list of them."""
+    view = view_for(context, listing=True)
+    options, dry_run = read_options(context)
+    items, meta = await select(context, list_options(context.query, context.served, watch=False))
+    namespace = context.info.namespace
+    for item in items:
+        context.info.namespace = item.namespace
+        try:
+            await delete_object(context, item.name, without_preconditions(options), dry_run=dry_run)
+        except NotFound:
+            continue
+        finally:
+            context.info.namespace = namespace
+    return await list_response(context, view.many(items, meta))
+
+
+def read_options(context: Context) -> tuple[DeleteOptions, bool]:
+    """The options of a deletion: from the body when there is one, else from the query."""
+    request = context.request
+    check_size(request)
+    return options_of(
+        _from_body(request.body, media_type(request)) if request.body else _from_query(context.query)
+    )
+
+
+def options_of(fields: Object) -> tuple[DeleteOptions, bool]:
+    """The options a DeleteOptions object stands for, and whether it asks for a dry run."""
+    errors = _judge(fields)
+    if errors:
+        raise Invalid.of(GroupKind(META, "DeleteOptions"), "", errors)
+    preconditions = fields.get("preconditions") or {}
+    options = DeleteOptions(
+        grace_period=fields.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        propagation=fields.get("propagationPolicy"),
+        orphan=fields.get("orphanDependents"),
+    )
+    return options, bool(fields.get("dryRun"))
+
+
+def _from_body(body: bytes, media: str) -> Object:
+    if media not in ("", *BODY_TYPES):
+        raise UnsupportedMediaType.accepted(BODY_TYPES)
+    try:
+        fields: Any
+        if media == PROTOBUF:
+            fields = protobuf.decode(body)
+        elif media == YAML:
+            fields = yaml.decode(body)
+        else:
+            fields = json.decode(body)
+    except DecodeError as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(fields, dict) or fields.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise BadRequest("decoded object cannot be converted to DeleteOptions")
+    try:
+        kind_schema(*GroupVersionKind("", "v1", "DeleteOptions")).coerce(fields)
+    except TypeMismatch as error:
+        raise BadRequest(f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {error}') from None
+    return fields
+
+
+def _from_query(query: Mapping[str, str]) -> Object:
+    fields: Object = {}
+    if "gracePeriodSeconds" in query:
+        text = query["gracePeriodSeconds"]
+        if not text.lstrip("+-").isdigit() or len(text) > 18:
+            raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        fields["gracePeriodSeconds"] = int(text)
+    if "propagationPolicy" in query:
+        fields["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        fields["orphanDependents"] = query["orphanDependents"].lower() not in ("false", "0")
+    if "dryRun" in query:
+        fields["dryRun"] = [query["dryRun"]]
+    return fields
+
+
+def _judge(fields: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    policy = fields.get("propagationPolicy")
+    if policy is not None and fields.get("orphanDependents") is not None:
+        errors.append(
+            invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    if policy is not None and policy not in POLICIES:
+        errors.append(not_supported("propagationPolicy", policy, (*POLICIES, "nil")))
+    dry_run = fields.get("dryRun")
+    if dry_run and dry_run != ["All"]:
+        errors.append(not_supported("dryRun", dry_run, ("All",)))
+    return errors

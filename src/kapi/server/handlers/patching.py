@@ -1,0 +1,179 @@
+"""Patch: JSON Patch, JSON Merge Patch and Strategic Merge Patch, on main endpoints, /status and /scale.
+
+A patch is applied to the current state in the version of the URL, and the result goes the way of an update. A patch without
+resourceVersion never loses a race: the store builds it again on the winner's state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api import jsonpatch, mergepatch, strategicmerge
+from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError, UnsupportedMediaType
+from kapi.api.fielderror import FieldError, show
+from kapi.codec import json
+from kapi.codec.errors import DecodeError
+from kapi.schema.typed import TypeMismatch
+from kapi.server.decode import check_size, media_type, tidy
+from kapi.server.handlers.writing import (
+    admit_for,
+    check_name,
+    drop_repeated_owners,
+    operation_of,
+    settle_namespace,
+    write_context,
+)
+from kapi.server.options import write_options
+from kapi.server.respond import object_response, view_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from kapi.api.meta import Object
+    from kapi.registry.store import Rules
+    from kapi.schema.typed import KindSchema
+    from kapi.server.context import Context
+    from kapi.server.message import Response
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+async def patch(context: Context) -> Response:
+    """PATCH of one object."""
+    return await patch_with(context, context.served.stored.rules)
+
+
+async def patch_status(context: Context) -> Response:
+    """PATCH of /status."""
+    return await patch_with(context, context.served.stored.status_rules)
+
+
+async def patch_with(context: Context, rules: Rules) -> Response:
+    """Patch an object, as far as an endpoint's rules let the result through."""
+    resource, info = context.served, context.info
+    store = resource.stored
+    apply = read_patch(context, resource.schema)
+    view = view_for(context, listing=False)
+    options = write_options(context.query, "PatchOptions")
+    operation = operation_of(context, "UPDATE", info.name, options)
+
+    async def build(old: Object) -> Object:
+        patched = apply(resource.convert_out(old), options.field_validation)
+        check_name(context, patched["metadata"])
+        settle_namespace(context, patched["metadata"])
+        obj = resource.convert_in(patched)
+        drop_repeated_owners(context, obj["metadata"])
+        store.strategy.default(obj)
+        await context.services.admission.mutate(operation, obj, old)
+        return obj
+
+    writing = write_context(context, options)
+    try:
+        written = await store.update(
+            writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules, patch=True
+        )
+    finally:
+        context.warnings += dict.fromkeys(writing.warnings)
+    return await object_response(context, 200, view.one(written.item))
+
+
+def read_patch(context: Context, schema: KindSchema) -> Callable[[Object, str], Object]:
+    """Decode the patch of a request; returns the function that applies it to an object and checks the result."""
+    request = context.request
+    media = media_type(request)
+    if media == APPLY_PATCH:
+        raise UnsupportedMediaType.accepted((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH))
+    if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+        raise UnsupportedMediaType("415: Unsupported Media Type", details={})
+    check_size(request)
+    document, duplicates = _decode(request.body, media)
+    apply = _applier(media, document, schema)
+    warned = False
+
+    def applied(obj: Object, validation: str) -> Object:
+        nonlocal warned
+        patched = apply(obj)
+        problems = _coerce(patched, schema, document) + duplicates
+        if problems and validation == "Strict":
+            raise _undecodable(patched, f"strict decoding error: {', '.join(problems)}")
+        if problems and validation == "Warn" and not warned:
+            warned = True
+            context.warnings += problems
+        return patched
+
+    return applied
+
+
+def _decode(body: bytes, media: str) -> tuple[Any, list[str]]:
+    try:
+        document, paths = json.decode_with_duplicates(body)
+    except DecodeError as error:
+        raise BadRequest(f"error decoding patch: {error}") from None
+    prefix = "json patch " if media == JSON_PATCH else ""
+    return document, [f'{prefix}duplicate field "{path}"' for path in paths]
+
+
+def _applier(media: str, document: Any, schema: KindSchema) -> Callable[[Object], Object]:
+    if media == JSON_PATCH:
+        try:
+            operations = jsonpatch.decode_operations(document)
+        except jsonpatch.PatchDecodeError as error:
+            raise BadRequest(f"error decoding patch: {error}") from None
+        return lambda obj: _result(_json_patch(obj, operations))
+    if not isinstance(document, dict):
+        what = {list: "array", str: "string", bool: "bool"}.get(type(document), "number")
+        if document is None:
+            return lambda obj: obj
+        raise BadRequest(
+            f"error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+        )
+    if media == MERGE_PATCH:
+        return lambda obj: _result(mergepatch.merge(obj, document))
+    return lambda obj: _result(_strategic(obj, document, schema))
+
+
+def _json_patch(obj: Object, operations: Any) -> Any:
+    try:
+        return jsonpatch.apply(obj, operations)
+    except jsonpatch.PatchApplyError:
+        raise Invalid.generic() from None
+
+
+def _strategic(obj: Object, document: Object, schema: KindSchema) -> Any:
+    try:
+        return strategicmerge.apply(obj, document, schema.merge)
+    except strategicmerge.PatchFormatError as error:
+        raise BadRequest(str(error)) from None
+    except strategicmerge.PatchContentError:
+        raise Invalid.generic() from None
+    except strategicmerge.PatchInternalError as error:
+        raise PlainError(str(error)) from None
+
+
+def _result(patched: Any) -> Object:
+    if not isinstance(patched, dict):
+        raise _undecodable(patched, "the patched document is not an object")
+    return patched
+
+
+def _coerce(patched: Object, schema: KindSchema, document: Any) -> list[str]:
+    try:
+        unknown = schema.coerce(patched)
+    except TypeMismatch as error:
+        raise _undecodable(patched, str(error)) from None
+    if not isinstance(patched.get("metadata", {}), dict):
+        raise _undecodable(patched, "metadata must be an object")
+    tidy(patched)
+    return [f'unknown field "{path}"' for path in unknown]
+
+
+def _undecodable(patched: Any, why: str) -> ApiError:
+    """The result is not an object of its kind. The reference names neither kind nor object here."""
+    shown = show(json.encode(patched).decode())
+    return Invalid.of(
+        GroupKind("", ""), "", [FieldError("FieldValueInvalid", "patch", f"Invalid value: {shown}: {why}")]
+    )

@@ -1,0 +1,135 @@
+"""Pods: binding to a node, and eviction under disruption budgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kapi.api.errors import BadRequest
+from kapi.api.meta import GroupVersionKind
+from kapi.registry.kinds.pod_subresources import (
+    EvictionDecision,
+    bind,
+    budget_busy,
+    check_binding,
+    evaluate_eviction,
+    mark_evicted,
+)
+from kapi.schema.typed import kind_schema
+from kapi.server.decode import Expectation, read_object
+from kapi.server.handlers.deleting import options_of
+from kapi.server.handlers.writing import admit_for, operation_of, settle_namespace, write_context
+from kapi.server.options import write_options
+from kapi.server.respond import plain_only, status_response
+from kapi.storage.interface import RevisionMismatch
+from kapi.storage.watchcache import Item
+
+if TYPE_CHECKING:
+    from kapi.registry.deletion import DeleteOptions
+    from kapi.server.context import Context
+    from kapi.server.message import Response
+    from kapi.server.options import WriteOptions
+
+BINDING = GroupVersionKind("", "v1", "Binding")
+EVICTION = GroupVersionKind("policy", "v1", "Eviction")
+BUDGETS = "poddisruptionbudgets.policy"
+ATTEMPTS = 5
+
+_CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+async def create_binding(context: Context) -> Response:
+    """POST of pods/binding, or of a Binding to the namespace."""
+    plain_only(context)
+    options = write_options(context.query, "CreateOptions")
+    expected = Expectation(BINDING, kind_schema(*BINDING))
+    binding = await read_object(context, expected, validation=options.field_validation)
+    settle_namespace(context, binding["metadata"])
+    name = context.info.name or binding["metadata"].get("name", "")
+    check_binding(name, binding)
+    store = context.services.catalog.store("pods")
+    now = context.services.clock.now()
+    while True:
+        item = store.get(context.info.namespace, name)
+        pod = bind(store.decode(item), binding, now)
+        if options.dry_run:
+            break
+        try:
+            await store.write(item.key, pod, item.revision)
+            break
+        except RevisionMismatch:
+            continue
+    return status_response(context, dict(_CREATED), code=201)
+
+
+async def create_eviction(context: Context) -> Response:
+    """POST of pods/eviction: deletes the pod if its disruption budget allows."""
+    plain_only(context)
+    options = write_options(context.query, "CreateOptions")
+    expected = Expectation(EVICTION, kind_schema(*EVICTION))
+    eviction = await read_object(context, expected, validation=options.field_validation)
+    if eviction["metadata"].get("name", context.info.name) != context.info.name:
+        raise BadRequest("name in URL does not match name in Eviction object")
+    delete_options, dry_run = options_of(eviction.get("deleteOptions") or {})
+    asked = options._replace(dry_run=options.dry_run or dry_run)
+    judged = await _spend_budget(context, asked)
+    await _delete_pod(context, asked, delete_options, judged)
+    return status_response(context, dict(_CREATED), code=201)
+
+
+class _Judged(NamedTuple):
+    """An eviction that may go on: the pod as it was judged, and whether it must still be that."""
+
+    item: Item
+    decision: EvictionDecision
+
+
+async def _spend_budget(context: Context, options: WriteOptions) -> _Judged:
+    """Take one allowed disruption from the pod's budget, if it has one; raises when there is none left."""
+    catalog, info = context.services.catalog, context.info
+    pods, budgets = catalog.store("pods"), catalog.store(BUDGETS)
+    for _ in range(ATTEMPTS):
+        item = pods.get(info.namespace, info.name)
+        matching = list(catalog.list(BUDGETS, info.namespace))
+        decision = evaluate_eviction(pods.decode(item), matching, context.services.clock.now())
+        if decision.refusal is not None:
+            raise decision.refusal
+        if decision.budget is None or options.dry_run:
+            return _Judged(item, decision)
+        metadata = decision.budget["metadata"]
+        key = budgets.key(info.namespace, metadata["name"])
+        try:
+            await budgets.write(key, decision.budget, int(metadata["resourceVersion"]))
+        except RevisionMismatch:
+            continue
+        return _Judged(item, decision)
+    raise budget_busy(decision.budget_name)
+
+
+async def _delete_pod(
+    context: Context, options: WriteOptions, delete_options: DeleteOptions, judged: _Judged
+) -> None:
+    store, info = context.services.catalog.store("pods"), context.info
+    writing = write_context(context, options)
+    pin = judged.decision.pin_resource_version
+    item = judged.item if pin else store.get(info.namespace, info.name)
+    if not options.dry_run:
+        item = await _mark(context, item, pin=pin, busy=judged.decision.budget_name)
+    if pin and delete_options.resource_version is None and not options.dry_run:
+        delete_options = replace(delete_options, resource_version=str(item.revision))
+    operation = operation_of(context, "DELETE", info.name, options)
+    await store.delete(writing, info.namespace, info.name, delete_options, admit_for(context, operation))
+
+
+async def _mark(context: Context, item: Item, *, pin: bool, busy: str) -> Item:
+    """Write down why the pod goes, so that its controller knows."""
+    store = context.services.catalog.store("pods")
+    while True:
+        try:
+            return await store.write(
+                item.key, mark_evicted(store.decode(item), context.services.clock.now()), item.revision
+            )
+        except RevisionMismatch:
+            if pin:
+                raise budget_busy(busy) from None
+            item = store.get(item.namespace, item.name)

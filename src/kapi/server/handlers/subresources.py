@@ -1,0 +1,146 @@
+"""Sub-resources that are more than a part of their object: scale, finalize, approval, ephemeral containers, resize."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api.errors import NotImplemented501
+from kapi.api.meta import GroupVersionKind
+from kapi.registry.kinds.certificates import ApprovalStrategy
+from kapi.registry.kinds.namespaces import NamespaceFinalizeStrategy
+from kapi.registry.kinds.pod_subresources import EphemeralContainersStrategy, ResizeStrategy
+from kapi.registry.scale import apply_scale, scale_of
+from kapi.registry.store import Rules
+from kapi.schema.typed import kind_schema
+from kapi.server.decode import Expectation, read_object
+from kapi.server.handlers.patching import patch_with, read_patch
+from kapi.server.handlers.writing import admit_for, check_name, operation_of, put, write_context
+from kapi.server.options import write_options
+from kapi.server.respond import json_response, plain_only
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kapi.api.meta import Object
+    from kapi.server.context import Context
+    from kapi.server.message import Response
+    from kapi.server.options import WriteOptions
+
+SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
+
+_FINALIZE = Rules(NamespaceFinalizeStrategy())
+_APPROVAL = Rules(ApprovalStrategy())
+_EPHEMERAL = Rules(EphemeralContainersStrategy())
+_RESIZE = Rules(ResizeStrategy())
+
+
+# -- scale ----------------------------------------------------------------------------------------------------------
+
+
+async def get_scale(context: Context) -> Response:
+    """GET of /scale."""
+    plain_only(context)
+    store, info = context.served.stored, context.info
+    obj = store.decode(store.get(info.namespace, info.name))
+    return json_response(context, 200, scale_of(obj))
+
+
+async def update_scale(context: Context) -> Response:
+    """PUT of /scale."""
+    plain_only(context)
+    options = write_options(context.query, "UpdateOptions")
+    expected = Expectation(SCALE, kind_schema(*SCALE))
+    scale = await read_object(context, expected, validation=options.field_validation)
+    check_name(context, scale["metadata"])
+
+    async def build(old: Object) -> Object:
+        return apply_scale(old, scale)
+
+    return await _write_scale(context, options, build)
+
+
+async def patch_scale(context: Context) -> Response:
+    """PATCH of /scale."""
+    apply = read_patch(context, kind_schema(*SCALE))
+    plain_only(context)
+    options = write_options(context.query, "PatchOptions")
+
+    async def build(old: Object) -> Object:
+        scale = apply(scale_of(old), options.field_validation)
+        check_name(context, scale["metadata"])
+        return apply_scale(old, scale)
+
+    return await _write_scale(context, options, build)
+
+
+async def _write_scale(
+    context: Context, options: WriteOptions, build: Callable[[Object], Awaitable[Object]]
+) -> Response:
+    store, info = context.served.stored, context.info
+    operation = operation_of(context, "UPDATE", info.name, options)
+    writing = write_context(context, options)
+    written = await store.update(
+        writing, info.namespace, info.name, build, admit_for(context, operation), rules=store.rules
+    )
+    return json_response(context, 200, scale_of(store.decode(written.item)))
+
+
+# -- endpoints that change one part of the object -------------------------------------------------------------------
+
+
+async def finalize(context: Context) -> Response:
+    """PUT of namespaces/finalize."""
+    return await put(context, _FINALIZE)
+
+
+async def update_approval(context: Context) -> Response:
+    """PUT of certificatesigningrequests/approval."""
+    return await put(context, _APPROVAL)
+
+
+async def patch_approval(context: Context) -> Response:
+    """PATCH of certificatesigningrequests/approval."""
+    return await patch_with(context, _APPROVAL)
+
+
+async def update_ephemeral(context: Context) -> Response:
+    """PUT of pods/ephemeralcontainers."""
+    return await put(context, _EPHEMERAL)
+
+
+async def patch_ephemeral(context: Context) -> Response:
+    """PATCH of pods/ephemeralcontainers."""
+    return await patch_with(context, _EPHEMERAL)
+
+
+async def update_resize(context: Context) -> Response:
+    """PUT of pods/resize."""
+    return await put(context, _RESIZE)
+
+
+async def patch_resize(context: Context) -> Response:
+    """PATCH of pods/resize."""
+    return await patch_with(context, _RESIZE)
+
+
+# -- what needs a kubelet -------------------------------------------------------------------------------------------
+
+
+async def no_kubelet(context: Context) -> Response:
+    """Exec, attach, log, port-forward and proxies: there is no node behind this control plane to ask."""
+    info, store = context.info, context.served.stored
+    store.get(info.namespace, info.name)
+    raise NotImplemented501(
+        f"{info.resource}/{info.subresource} is not supported: this control plane runs no nodes, "
+        f'so nothing is running behind {context.served.singular} "{info.name}"',
+        details={"name": info.name, "kind": info.resource},
+    )
+
+
+async def no_tokens(context: Context) -> Response:
+    """Service account tokens: nothing here signs them yet."""
+    context.served.stored.get(context.info.namespace, context.info.name)
+    raise NotImplemented501(
+        "serviceaccounts/token is not supported: this server does not issue service account tokens",
+        details={"name": context.info.name, "kind": context.info.resource},
+    )

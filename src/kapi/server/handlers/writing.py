@@ -1,0 +1,211 @@
+"""Create and update (PUT), on main endpoints and sub-resources that take the whole object.
+
+decode → convert to the stored version → default → mutating admission → store (prepare, validate, validating admission, commit) → convert back
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from kapi.api.errors import BadRequest
+from kapi.registry.strategy import WriteContext
+from kapi.server.admission.chain import Operation
+from kapi.server.decode import Expectation, read_object
+from kapi.server.options import WriteOptions, write_options
+from kapi.server.respond import object_response, view_for
+from kapi.storage.watchcache import Item
+
+if TYPE_CHECKING:
+    from kapi.api.meta import Object
+    from kapi.registry.outcome import Admit, Written
+    from kapi.registry.store import Rules
+    from kapi.server.context import Context
+    from kapi.server.message import Response
+
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+
+async def create(context: Context) -> Response:
+    """POST to a collection."""
+    resource = context.served
+    view = view_for(context, listing=False)
+    options = write_options(context.query, "CreateOptions")
+    obj = await read_object(context, Expectation(resource.gvk, resource.schema), validation=options.field_validation)
+    written = await create_object(context, obj, options)
+    return await object_response(context, 201, view.one(written.item))
+
+
+async def create_object(context: Context, obj: Object, options: WriteOptions) -> Written:
+    """Everything after decoding: used by POST and by PUT where it may create."""
+    resource, info = context.served, context.info
+    metadata = obj["metadata"]
+    for key in _SYSTEM_FIELDS:
+        metadata.pop(key, None)
+    settle_namespace(context, metadata)
+    hub = resource.convert_in(obj)
+    drop_repeated_owners(context, hub["metadata"])
+    store = resource.stored
+    store.strategy.default(hub)
+    operation = operation_of(context, "CREATE", metadata.get("name", ""), options)
+    await context.services.admission.mutate(operation, hub, None)
+    drop_repeated_owners(context, hub["metadata"])
+    writing = write_context(context, options)
+    try:
+        return await store.create(writing, hub, admit_for(context, operation))
+    finally:
+        context.warnings += writing.warnings
+        del info
+
+
+async def update(context: Context) -> Response:
+    """PUT of one object."""
+    return await put(context, context.served.stored.rules)
+
+
+async def update_status(context: Context) -> Response:
+    """PUT of /status."""
+    return await put(context, context.served.stored.status_rules)
+
+
+async def put(context: Context, rules: Rules) -> Response:
+    """Replace an object, as far as an endpoint's rules let the request through."""
+    resource, info = context.served, context.info
+    store = resource.stored
+    view = view_for(context, listing=False)
+    options = write_options(context.query, "UpdateOptions")
+    body = await read_object(context, Expectation(resource.gvk, resource.schema), validation=options.field_validation)
+    check_name(context, body["metadata"])
+    settle_namespace(context, body["metadata"])
+    hub = resource.convert_in(body)
+    drop_repeated_owners(context, hub["metadata"])
+    store.strategy.default(hub)
+    creates = rules is store.rules and store.strategy.allow_create_on_update
+    if creates and store.find(info.namespace, info.name) is None:
+        return await _create_by_put(context, body, options)
+    operation = operation_of(context, "UPDATE", info.name, options)
+    attempts = 0
+
+    async def build(old: Object) -> Object:
+        nonlocal attempts
+        attempts += 1
+        obj = hub if attempts == 1 and not _may_retry(hub) else copy.deepcopy(hub)
+        await context.services.admission.mutate(operation, obj, old)
+        return obj
+
+    writing = write_context(context, options)
+    try:
+        written = await store.update(
+            writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules
+        )
+    finally:
+        context.warnings += writing.warnings
+    return await object_response(context, 200, view.one(written.item))
+
+
+def _may_retry(hub: Object) -> bool:
+    """An update without resourceVersion is built again when it loses a race; then the body must survive the first try."""
+    return hub["metadata"].get("resourceVersion", "") in ("", "0")
+
+
+async def _create_by_put(context: Context, body: Object, options: WriteOptions) -> Response:
+    view = view_for(context, listing=False)
+    metadata = body["metadata"]
+    if metadata.get("uid"):
+        from kapi.api.errors import Conflict
+
+        store = context.served.stored
+        raise Conflict.of(
+            store.resource,
+            context.info.name,
+            f"StorageError: invalid object, Code: 4, Key: {store.key(context.info.namespace, context.info.name)}, "
+            f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {metadata['uid']}, "
+            "UID in object meta: ",
+        )
+    metadata.pop("resourceVersion", None)
+    written = await create_object(context, body, options)
+    return await object_response(context, 201, view.one(written.item))
+
+
+# -- shared by the handlers that write ------------------------------------------------------------------------------
+
+
+def write_context(context: Context, options: WriteOptions) -> WriteContext:
+    """What the registry's hooks may know."""
+    user = context.user
+    return WriteContext(
+        lookup=context.services.catalog,
+        now=context.services.clock.now(),
+        user=user.name,
+        groups=user.groups,
+        user_uid=user.uid,
+        dry_run=options.dry_run,
+        subresource=context.info.subresource,
+    )
+
+
+def operation_of(context: Context, kind: str, name: str, options: WriteOptions) -> Operation:
+    """The operation, as admission sees it."""
+    info = context.info
+    return Operation(kind, context.served, info.subresource, info.namespace, name, context.user, options.dry_run)
+
+
+def admit_for(context: Context, operation: Operation) -> Admit:
+    """Validating admission of an operation, for the store to call."""
+    admission = context.services.admission
+
+    async def admit(obj: Object | None, old: Object | None) -> None:
+        await admission.validate(operation, obj, old)
+
+    return admit
+
+
+def settle_namespace(context: Context, metadata: Object) -> None:
+    """The namespace of the URL is the namespace of the object; a cluster-scoped object has none."""
+    if not context.served.namespaced:
+        metadata.pop("namespace", None)
+        return
+    namespace = context.info.namespace
+    if metadata.get("namespace") not in (None, "", namespace):
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = namespace
+
+
+def check_name(context: Context, metadata: Object) -> None:
+    """The name in a body must be the one in the URL."""
+    wanted = context.info.name
+    name = metadata.get("name")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )
+    if name != wanted:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+
+
+def drop_repeated_owners(context: Context, metadata: Object) -> None:
+    """Identical owner references are kept once, and the client is told."""
+    owners = metadata.get("ownerReferences")
+    if not owners or len(owners) < 2:
+        return
+    kept: list[Object] = []
+    for owner in owners:
+        if owner in kept:
+            context.warnings.append(
+                ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+                "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+                + str(owner.get("uid", ""))
+            )
+        else:
+            kept.append(owner)
+    metadata["ownerReferences"] = kept
+
+
+def item_for(context: Context, obj: Object) -> Item:
+    """An object that is answered but not stored (a Scale, a review), as an item."""
+    from kapi.registry.encoding import encode, head_of
+    from kapi.storage.watchcache import Selection
+
+    metadata = obj["metadata"]
+    body = encode(obj)[len(head_of(obj["apiVersion"], obj["kind"])) :]
+    return Item("", metadata.get("namespace", ""), metadata.get("name", ""), 0, body, Selection(None, None))

@@ -1,0 +1,55 @@
+"""What one connection may cost: sizes, counts and times, all in one table.
+
+The transport checks these before anything is parsed or kept, so that no peer, known or not, can hold more of the
+server than this. Limits on what a request means (depth, patch operations) are the codec's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes are in bytes, times in seconds of the event loop's monotonic clock."""
+
+    target: int = 32 * KIB
+    """The request target; a longer one is answered 414."""
+    head: int = 256 * KIB
+    """Request line and headers together; more is answered 431."""
+    headers: int = 1000
+    """Header lines; more is answered 431. Repeated headers count each time."""
+    body: int = 3 * MIB
+    """A longer body is not kept: the request is marked `oversized` and the connection ends with its answer."""
+    chunk_overhead: int = 16 * KIB
+    """Bytes of chunk extensions and trailers in one request, beyond 16 for each chunk."""
+    pipeline: int = 4
+    """Requests that may wait on one connection before it is no longer read."""
+    discard: int = 256 * KIB
+    """Input that is read and thrown away while a connection ends, so that the peer sees the answer and not a reset."""
+    stream_input: int = 64 * KIB
+    """Input a peer may send while it is being streamed to; more ends the connection."""
+    connections: int = 10_000
+    """Open connections of one server; one more is answered 503 and closed."""
+
+    head_timeout: float = 10.0
+    """From the first byte of a request to the end of its headers."""
+    body_timeout: float = 60.0
+    """For the whole body, plus what `body_rate` allows for the bytes that have arrived."""
+    body_rate: float = 16.0 * KIB
+    """Bytes a second that a long body must keep up in the long run."""
+    idle_timeout: float = 120.0
+    """Between requests, and before the first one."""
+    write_timeout: float = 60.0
+    """For the peer to make room in a full send buffer."""
+    handshake_timeout: float = 10.0
+    """For TLS to be agreed on."""
+    shutdown_timeout: float = 5.0
+    """For the peer to say goodbye in TLS before the connection is dropped."""
+    linger: float = 0.5
+    """For the peer to take in the answer when a connection ends in the middle of a request."""
+    stream_stop: float = 5.0
+    """For a stream's writer to return after its peer has gone; then it is cancelled."""

@@ -1,0 +1,122 @@
+"""The life of a request, top to bottom. Read this first.
+
+    recover → request info → deadline → authentication → authorisation → router → handler
+
+Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors become responses.
+Audit, impersonation and flow control take their places between authentication and authorisation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kapi.api.errors import ApiError, BadRequest, InternalError, NotImplemented501, ServiceUnavailable, Timeout
+from kapi.api.values import parse_go_duration
+from kapi.server.authz.authorizer import attributes_of, refusal
+from kapi.server.context import Context
+from kapi.server.message import Response, StreamResponse
+from kapi.server.requestinfo import parse_query, request_info
+from kapi.server.respond import error_response, warning_headers
+from kapi.storage.interface import StorageFailed
+
+if TYPE_CHECKING:
+    from kapi.server.message import Request
+    from kapi.server.router import Router
+    from kapi.server.services import Services
+
+DEFAULT_DEADLINE = 60.0
+
+_log = structlog.get_logger("kapi.server")
+
+
+class Pipeline:
+    """Answers requests. Never raises; what went wrong inside is logged with the request's id and answered with 500."""
+
+    def __init__(self, services: Services, router: Router) -> None:
+        self._services = services
+        self._router = router
+
+    async def __call__(self, request: Request) -> Response | StreamResponse:
+        """Answer one request."""
+        started = time.perf_counter()
+        audit_id = request.headers.get("audit-id") or str(uuid.uuid4())
+        context = Context(request, self._services, audit_id)
+        metrics = self._services.metrics
+        mutating = metrics.begin(request.method)
+        response: Response | StreamResponse | None = None
+        try:
+            response = await self._recover(context)
+        finally:
+            code = response.status if response is not None else 499
+            elapsed = time.perf_counter() - started
+            metrics.end(
+                context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating
+            )
+        headers = response.headers
+        headers.append(("Audit-Id", audit_id))
+        if not any(name == "Cache-Control" for name, _ in headers):
+            headers.append(("Cache-Control", "no-cache, private"))
+        if context.warnings:
+            headers += warning_headers(context.warnings)
+        return response
+
+    async def _recover(self, context: Context) -> Response | StreamResponse:
+        """Turn whatever is raised below into an answer."""
+        try:
+            return await self._answer(context)
+        except ApiError as error:
+            return error_response(context, error)
+        except TimeoutError:
+            return error_response(
+                context, Timeout("Timeout: request did not complete within the allotted timeout", details={})
+            )
+        except StorageFailed:
+            return error_response(context, ServiceUnavailable("the storage has failed; the server is shutting down"))
+        except Exception as error:
+            _log.exception(
+                "request failed", audit_id=context.audit_id, method=context.request.method, path=context.request.path
+            )
+            return error_response(context, InternalError.of(f"{type(error).__name__}, see the log for {context.audit_id}"))
+
+    async def _answer(self, context: Context) -> Response | StreamResponse:
+        request, services = context.request, self._services
+        # Request info: verb, group, version, resource, name.
+        context.query = parse_query(request.query)
+        context.info = request_info(request.method, request.path, context.query)
+        # Deadline: a minute, or less if the client says so; watches have their own.
+        async with asyncio.timeout(_deadline(context)):
+            # Authentication: who is asking.
+            context.user = services.authenticator.authenticate(request)
+            _refuse_impersonation(request)
+            # Authorisation: may they.
+            attributes = attributes_of(context.user, context.info)
+            decision = services.authorizer.authorize(attributes)
+            if not decision.allowed:
+                raise refusal(attributes, decision)
+            # Routing and handling.
+            endpoint = self._router.route(context)
+            return await endpoint(context)
+
+
+def _deadline(context: Context) -> float | None:
+    if context.info.verb == "watch":
+        return None
+    text = context.query.get("timeout")
+    if not text:
+        return DEFAULT_DEADLINE
+    try:
+        seconds = parse_go_duration(text)
+    except ValueError as error:
+        raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
+    return seconds if 0 < seconds < DEFAULT_DEADLINE else DEFAULT_DEADLINE
+
+
+def _refuse_impersonation(request: Request) -> None:
+    """Acting as another user is not served; going on as oneself would be a lie."""
+    if any(name.startswith("impersonate-") for name in request.headers):
+        raise NotImplemented501("impersonation is not supported by this server: remove the Impersonate-* headers")

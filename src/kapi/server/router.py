@@ -1,0 +1,123 @@
+"""From what a request asks for to the function that does it.
+
+Group first, then version, then resource, then sub-resource; each miss has its own answer, which clients tell apart: an unknown group
+is a plain page not found, an unknown resource in a known group a Status, a wrong method on a known path 405.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api.errors import BadRequest, MethodNotAllowed, NotFound, PageNotFound
+from kapi.api.names import path_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kapi.registry.resource import Resource
+    from kapi.server.context import Context
+    from kapi.server.message import Response, StreamResponse
+
+    Endpoint = Callable[[Context], Awaitable[Response | StreamResponse]]
+
+_COLLECTION = {"POST": "create", "GET": "list", "DELETE": "deletecollection"}
+_NAMED = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Router:
+    """The endpoints of one server.
+
+    `verbs` serves the main endpoints; `subresources` maps a sub-resource name (or `resource/name` where kinds differ) to its verbs;
+    `virtual` serves resources that are not stored; `pages` everything that is not a resource.
+    """
+
+    def __init__(
+        self,
+        *,
+        verbs: dict[str, Endpoint],
+        subresources: dict[str, dict[str, Endpoint]],
+        virtual: dict[str, dict[str, Endpoint]],
+        page: Endpoint,
+    ) -> None:
+        self._verbs = verbs
+        self._subresources = subresources
+        self._virtual = virtual
+        self._page = page
+
+    def route(self, context: Context) -> Endpoint:
+        """Find the endpoint, set `context.resource`; raises 400, 404 or 405."""
+        info = context.info
+        if not info.is_resource:
+            return self._page
+        versions = context.services.catalog.groups.get(info.group)
+        if versions is None:
+            raise PageNotFound
+        resource = versions.get(info.version, {}).get(info.resource)
+        if resource is None:
+            raise NotFound.route()
+        context.resource = resource
+        if resource.deprecation:
+            context.warnings.append(resource.deprecation)
+        named = bool(info.name) and info.verb not in ("list", "watch")
+        _check_scope(context, resource, named=named)
+        if named:
+            _check_name(info.name)
+        if info.subresource:
+            return self._subresource(context, resource)
+        table = self._verbs if resource.store is not None else self._virtual.get(resource.resource, {})
+        return _verb(context, resource, table, named=named)
+
+    def _subresource(self, context: Context, resource: Resource) -> Endpoint:
+        info = context.info
+        sub = resource.subresources.get(info.subresource)
+        if sub is None or (info.rest and sub.name != "proxy"):
+            raise NotFound.route()
+        table = self._subresources.get(f"{resource.resource}/{sub.name}") or self._subresources[sub.name]
+        method = context.request.method
+        verb = "create" if method == "POST" else _NAMED.get(method)
+        endpoint = table.get(verb) if verb in sub.verbs else None
+        if endpoint is None:
+            raise MethodNotAllowed
+        return endpoint
+
+
+def _verb(context: Context, resource: Resource, table: dict[str, Endpoint], *, named: bool) -> Endpoint:
+    info, method = context.info, context.request.method
+    if info.verb == "watch":
+        if "watch" not in resource.verbs:
+            if method == "GET" and "list" in resource.verbs:
+                raise MethodNotAllowed(f'watch is not supported on resources of kind "{resource.resource}"')
+            raise MethodNotAllowed
+        return table["watch"]
+    if named and not any(verb in resource.verbs for verb in ("get", "update", "patch", "delete")):
+        raise NotFound.route()
+    verb = (_NAMED if named else _COLLECTION).get(method)
+    if verb is None or verb not in resource.verbs or verb not in table:
+        raise MethodNotAllowed
+    return table[verb]
+
+
+def _check_scope(context: Context, resource: Resource, *, named: bool) -> None:
+    """A resource is reached through URLs of its own scope only, before anything is read."""
+    info = context.info
+    if not resource.namespaced:
+        if info.namespace and resource.resource != "namespaces":
+            raise NotFound.route()
+        return
+    if info.namespace:
+        _check_name(info.namespace)
+        return
+    if named:
+        raise NotFound.route()
+    if context.request.method != "GET":
+        if "list" not in resource.verbs:
+            raise NotFound.route()
+        raise MethodNotAllowed
+    if "list" not in resource.verbs:
+        raise NotFound.route()
+
+
+def _check_name(name: str) -> None:
+    problems = path_segment(name)
+    if problems:
+        raise BadRequest(f'Name parameter invalid: "{name}": {";".join(problems)}')

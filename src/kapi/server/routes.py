@@ -1,0 +1,72 @@
+"""Which function serves which verb: the one place where handlers and URLs meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.server.handlers import deleting, patching, pods, reading, reviews, subresources, virtual, watching, writing
+from kapi.server.handlers.pages import Pages
+from kapi.server.router import Router
+
+if TYPE_CHECKING:
+    from kapi.server.router import Endpoint
+    from kapi.server.services import Services
+
+_NO_KUBELET: dict[str, Endpoint] = dict.fromkeys(
+    ("create", "get", "update", "patch", "delete"), subresources.no_kubelet
+)
+
+
+def router(services: Services) -> Router:
+    """The router of a server."""
+    return Router(
+        verbs={
+            "create": writing.create,
+            "get": reading.get,
+            "list": reading.list_,
+            "watch": watching.watch,
+            "update": writing.update,
+            "patch": patching.patch,
+            "delete": deleting.delete,
+            "deletecollection": deleting.delete_collection,
+        },
+        subresources={
+            "status": {"get": reading.get, "update": writing.update_status, "patch": patching.patch_status},
+            "scale": {
+                "get": subresources.get_scale,
+                "update": subresources.update_scale,
+                "patch": subresources.patch_scale,
+            },
+            "finalize": {"update": subresources.finalize},
+            "approval": {
+                "get": reading.get,
+                "update": subresources.update_approval,
+                "patch": subresources.patch_approval,
+            },
+            "ephemeralcontainers": {
+                "get": reading.get,
+                "update": subresources.update_ephemeral,
+                "patch": subresources.patch_ephemeral,
+            },
+            "resize": {
+                "get": reading.get,
+                "update": subresources.update_resize,
+                "patch": subresources.patch_resize,
+            },
+            "binding": {"create": pods.create_binding},
+            "eviction": {"create": pods.create_eviction},
+            "token": {"create": subresources.no_tokens},
+            **dict.fromkeys(("attach", "exec", "log", "portforward", "proxy"), _NO_KUBELET),
+        },
+        virtual={
+            "bindings": {"create": pods.create_binding},
+            "componentstatuses": {"get": virtual.get_component, "list": virtual.list_components},
+            "selfsubjectreviews": {"create": reviews.self_subject_review},
+            "tokenreviews": {"create": reviews.token_review},
+            "subjectaccessreviews": {"create": reviews.subject_access_review},
+            "localsubjectaccessreviews": {"create": reviews.local_subject_access_review},
+            "selfsubjectaccessreviews": {"create": reviews.self_subject_access_review},
+            "selfsubjectrulesreviews": {"create": reviews.self_subject_rules_review},
+        },
+        page=Pages(services),
+    )

@@ -1,0 +1,30 @@
+"""What handlers may use: the catalog, admission, authorisation, the clock. Assembled once by the control plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kapi.base.clock import Clock
+    from kapi.registry.catalog import Catalog
+    from kapi.server.admission.chain import Admission
+    from kapi.server.authn.chain import Authenticator
+    from kapi.server.authz.authorizer import Authorizer
+    from kapi.server.health import Health
+    from kapi.server.metrics import Metrics
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of one server."""
+
+    catalog: Catalog
+    clock: Clock
+    authenticator: Authenticator
+    authorizer: Authorizer
+    admission: Admission
+    health: Health
+    metrics: Metrics
+    address: str = ""
+    """host:port clients reach us at, as discovery tells them."""

@@ -1,0 +1,424 @@
+"""The watch cache: the current state of every resource in memory, recent events, and the fan-out to watchers.
+
+It eats the store's change feed and nothing else; handlers read from it and never write to it. `CacheHub` follows the store once
+and hands each change to the `WatchCache` of its resource. Because followers are called before a write is acknowledged, a
+read here sees every acknowledged write of this process.
+
+Promises:
+
+* A watch from revision R is given every later event of its resource once, in revision order, or is refused with
+  `TooOld`; never a silent gap.
+* A watcher whose peer does not read is cut off when `MAX_PENDING` bytes wait for it. It delays nobody: an event is offered to a
+  watcher without waiting, and what is encoded once serves all watchers that want the same form.
+* Events are kept for `RETENTION` seconds (at least 75 are promised), and at most `MAX_EVENTS` or `MAX_EVENT_BYTES` of them per
+  resource; beyond that the oldest go and a watch from there is `TooOld`.
+
+What is kept per object is its JSON after `{"kind":…,"apiVersion":…,` (the `body`), its labels and its selectable fields.
+A get is a look-up, a list is a join, an event is one encode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kapi.base.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kapi.base.clock import Clock
+    from kapi.storage.interface import Change, Storage, Subscription
+
+RETENTION = 300.0
+MAX_EVENTS = 100_000
+MAX_EVENT_BYTES = 256 * 1024 * 1024
+MAX_PENDING = 4 * 1024 * 1024
+MIN_EVENTS = 100
+LOAD_PAGE = 2000
+
+_VERSION_FIELD = b'"resourceVersion":"%d"'
+_NO_FIELDS: dict[str, str] = {}
+
+
+class TooOld(Exception):
+    """The revision is before the oldest event kept; `oldest` is the first a watch may start from."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {revision} ({oldest})")
+        self.revision = revision
+        self.oldest = oldest
+
+
+class Selection(NamedTuple):
+    """What selectors look at; attached by the local writer as the change's note, so that nothing is decoded twice."""
+
+    labels: dict[str, str] | None
+    fields: dict[str, str] | None
+
+
+class Item:
+    """One object at one revision. Immutable: a write makes a new one."""
+
+    __slots__ = ("body", "fields", "key", "labels", "name", "namespace", "revision")
+
+    def __init__(self, key: str, namespace: str, name: str, revision: int, body: bytes, selection: Selection) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.name = name
+        self.revision = revision
+        self.body = body
+        self.labels = selection.labels
+        self.fields = selection.fields
+
+    def at(self, revision: int) -> Item:
+        """The same state stamped with another revision: how a deletion is shown.
+
+        The metadata block comes first in a body and resourceVersion is the first field of that name in it, so the
+        first match is the right one.
+        """
+        body = self.body.replace(_VERSION_FIELD % self.revision, _VERSION_FIELD % revision, 1)
+        return Item(self.key, self.namespace, self.name, revision, body, Selection(self.labels, self.fields))
+
+    def field_values(self) -> dict[str, str]:
+        """Everything a field selector may ask about."""
+        return {"metadata.name": self.name, "metadata.namespace": self.namespace, **(self.fields or _NO_FIELDS)}
+
+
+class Reader(Protocol):
+    """Turns a stored value into what the cache keeps. Supplied per resource by the registry."""
+
+    def body(self, value: bytes) -> bytes:
+        """The value without its leading kind and apiVersion."""
+        ...
+
+    def select(self, value: bytes) -> Selection:
+        """Labels and selectable fields of a value this process did not write."""
+        ...
+
+
+class Event:
+    """One change of one object: `previous` is None for an addition, `deleted` says the item is its last state."""
+
+    __slots__ = ("chunks", "deleted", "item", "previous", "time")
+
+    def __init__(self, item: Item, previous: Item | None, *, deleted: bool, time: float) -> None:
+        self.item = item
+        self.previous = previous
+        self.deleted = deleted
+        self.time = time
+        self.chunks: dict[object, bytes] = {}
+        """Encoded forms made while the event is handed out, by (encoder, type); emptied afterwards."""
+
+
+class Matcher(Protocol):
+    """Decides whether an item is part of a selection."""
+
+    def __call__(self, item: Item) -> bool:
+        """True when the item matches."""
+        ...
+
+
+class Encoder(Protocol):
+    """Makes the bytes of one watch event. Watchers with equal `share` keys get the same bytes."""
+
+    share: object
+    """Equal for encoders that produce equal bytes; None for one that must not be shared."""
+
+    def encode(self, kind: str, item: Item) -> bytes:
+        """The event `kind` (ADDED, MODIFIED, DELETED) of an item."""
+        ...
+
+
+class Outlet(Protocol):
+    """Where a watcher's bytes go: the part of a response stream the cache needs."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes written and not yet taken."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send without waiting."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the peer off."""
+        ...
+
+
+class Watcher:
+    """One watch: what it selects, how it is encoded, where it goes.
+
+    `matches` is None when everything in `prefix` matches.
+    """
+
+    __slots__ = ("cache", "encoder", "matches", "outlet", "overflowed", "prefix", "started")
+
+    def __init__(
+        self, cache: WatchCache, prefix: str, matches: Matcher | None, encoder: Encoder, outlet: Outlet
+    ) -> None:
+        self.cache = cache
+        self.prefix = prefix
+        self.matches = matches
+        self.encoder = encoder
+        self.outlet = outlet
+        self.overflowed = False
+        self.started = False
+
+    def offer(self, events: Iterable[Event]) -> None:
+        """Send what these events mean to this watcher, in one write; cut it off if it does not keep up."""
+        chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
+        if not chunks:
+            return
+        self.outlet.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if self.outlet.pending > MAX_PENDING:
+            self.overflowed = True
+            self.cache.remove(self)
+            self.outlet.abort()
+
+    def _chunk(self, event: Event) -> bytes | None:
+        item = event.item
+        if self.prefix and not item.key.startswith(self.prefix):
+            return None
+        kind = self._kind(event)
+        if kind is None:
+            return None
+        if kind == "DELETED" and not event.deleted and event.previous is not None:
+            # It left the selection: the peer sees the state it last knew, stamped with this revision.
+            item = event.previous.at(item.revision)
+        encoder = self.encoder
+        if encoder.share is None:
+            return encoder.encode(kind, item)
+        key = (encoder.share, kind)
+        chunk = event.chunks.get(key)
+        if chunk is None:
+            chunk = event.chunks[key] = encoder.encode(kind, item)
+        return chunk
+
+    def _kind(self, event: Event) -> str | None:
+        matches = self.matches
+        previous = event.previous
+        if matches is None:
+            if event.deleted:
+                return "DELETED"
+            return "MODIFIED" if previous is not None else "ADDED"
+        before = previous is not None and matches(previous)
+        after = not event.deleted and matches(event.item)
+        if after:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+
+class WatchCache:
+    """The state and recent history of one resource. All methods run on the event loop and never wait."""
+
+    def __init__(self, prefix: str, reader: Reader, hub: CacheHub) -> None:
+        self.prefix = prefix
+        self.hub = hub
+        self._reader = reader
+        self._items: dict[str, Item] = {}
+        self._keys: list[str] = []
+        self._events: list[Event] = []
+        self._revisions: list[int] = []
+        self._start = 0
+        self._bytes = 0
+        self._watchers: dict[Watcher, None] = {}
+        self.floor = hub.floor
+        """A watch may start from here or later."""
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: str) -> Item | None:
+        """The latest state of a key."""
+        return self._items.get(key)
+
+    def items(self, prefix: str = "") -> list[Item]:
+        """All items below a key prefix (the resource's own when empty), in key order."""
+        keys = self._keys
+        if prefix and prefix != self.prefix:
+            first = bisect_left(keys, prefix)
+            keys = keys[first : bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)]
+        items = self._items
+        return [items[key] for key in keys]
+
+    @property
+    def watchers(self) -> int:
+        """How many watches are open."""
+        return len(self._watchers)
+
+    # -- the feed ---------------------------------------------------------------------------------------------------
+
+    def load(self, key: str, value: bytes, revision: int) -> None:
+        """Take in an object as it was at the start of history; no event."""
+        self._store(self.item(key, value, revision))
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Take in committed changes and offer them to the watchers."""
+        now = self.hub.clock.monotonic()
+        events = [event for change in changes if (event := self._apply(change, now)) is not None]
+        if not events:
+            return
+        if self._watchers:
+            for watcher in list(self._watchers):
+                watcher.offer(events)
+            for event in events:
+                event.chunks = {}
+        self._trim(now)
+
+    def _apply(self, change: Change, now: float) -> Event | None:
+        previous = self._items.get(change.key)
+        if change.value is None:
+            if previous is None:
+                return None
+            item = previous.at(change.revision)
+            del self._items[change.key]
+            del self._keys[bisect_left(self._keys, change.key)]
+        else:
+            item = self.item(change.key, change.value, change.revision, change.note)
+            self._store(item)
+        event = Event(item, previous, deleted=change.value is None, time=now)
+        self._events.append(event)
+        self._revisions.append(change.revision)
+        self._bytes += len(previous.body) if previous is not None else 0
+        return event
+
+    def item(self, key: str, value: bytes, revision: int, note: object = None) -> Item:
+        """What is kept of a value; the note spares decoding it."""
+        namespace, _, name = key[len(self.prefix) :].rpartition("/")
+        selection = note if isinstance(note, Selection) else self._reader.select(value)
+        return Item(key, namespace, name, revision, self._reader.body(value), selection)
+
+    def _store(self, item: Item) -> None:
+        if item.key not in self._items:
+            insort(self._keys, item.key)
+        self._items[item.key] = item
+
+    def _trim(self, now: float) -> None:
+        events, oldest = self._events, now - self.hub.retention
+        start, end = self._start, len(self._events)
+        while start < end and (
+            end - start > MAX_EVENTS
+            or self._bytes > MAX_EVENT_BYTES
+            or (end - start > MIN_EVENTS and events[start].time < oldest)
+        ):
+            event = events[start]
+            self._bytes -= len(event.previous.body) if event.previous is not None else 0
+            self.floor = event.item.revision
+            start += 1
+        self._start = start
+        if start > 1024 and start * 2 > end:
+            del events[:start], self._revisions[:start]
+            self._start = 0
+
+    # -- watching ---------------------------------------------------------------------------------------------------
+
+    def since(self, revision: int) -> list[Event]:
+        """Every kept event after a revision; `TooOld` when some of them are gone."""
+        if revision < self.floor:
+            raise TooOld(revision, self.floor)
+        first = bisect_right(self._revisions, revision, self._start)
+        return self._events[first:]
+
+    def add(self, watcher: Watcher) -> None:
+        """Start offering events to a watcher; it has been given everything before now."""
+        self._watchers[watcher] = None
+
+    def remove(self, watcher: Watcher) -> None:
+        """Stop offering events to a watcher."""
+        self._watchers.pop(watcher, None)
+
+
+class CacheHub:
+    """All caches, fed from one store. `revision` is the last one taken in: reads reflect it, bookmarks may say it."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        reader_for: Callable[[str], Reader],
+        *,
+        clock: Clock | None = None,
+        retention: float = RETENTION,
+    ) -> None:
+        self.storage = storage
+        self.clock = clock or SystemClock()
+        self.retention = retention
+        self.revision = 0
+        self.floor = 0
+        self._reader_for = reader_for
+        self._caches: dict[str, WatchCache] = {}
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._subscription: Subscription | None = None
+
+    async def load(self) -> None:
+        """Read the store as it was at the oldest kept revision, then everything since, then follow it live."""
+        floor = self.storage.compacted
+        self.revision = self.floor = floor
+        start = ""
+        while floor:
+            page = await self.storage.range("/registry/", start=start, limit=LOAD_PAGE, revision=floor)
+            for entry in page.entries:
+                self.cache(prefix_of(entry.key)).load(entry.key, entry.value, entry.revision)
+            if not page.more:
+                break
+            start = page.entries[-1].key + "\0"
+        self._subscription = await self.storage.follow(floor, self._take)
+
+    def close(self) -> None:
+        """Stop following the store."""
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def cache(self, prefix: str) -> WatchCache:
+        """The cache of a resource, by its key prefix `/registry/<group>/<resource>/`."""
+        cache = self._caches.get(prefix)
+        if cache is None:
+            cache = self._caches[prefix] = WatchCache(prefix, self._reader_for(prefix), self)
+        return cache
+
+    @property
+    def caches(self) -> Iterable[WatchCache]:
+        """Every cache there is."""
+        return self._caches.values()
+
+    async def wait_for(self, revision: int, *, seconds: float) -> bool:
+        """Wait until a revision has been taken in; False when the time is up first."""
+        if revision <= self.revision:
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = (revision, future)
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            return False
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+        return True
+
+    def _take(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        self.revision = changes[-1].revision
+        first = prefix_of(changes[0].key)
+        groups: dict[str, list[Change]] = {}
+        for change in changes:
+            prefix = first if change.key.startswith(first) else prefix_of(change.key)
+            groups.setdefault(prefix, []).append(change)
+        for prefix, group in groups.items():
+            self.cache(prefix).apply(group)
+        if self._waiting:
+            for revision, future in self._waiting:
+                if revision <= self.revision and not future.done():
+                    future.set_result(None)
+
+
+def prefix_of(key: str) -> str:
+    """The resource part of a key: `/registry/core/pods/default/x` → `/registry/core/pods/`."""
+    end = key.index("/", key.index("/", len("/registry/")) + 1)
+    return key[: end + 1]

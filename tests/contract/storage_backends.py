@@ -1,0 +1,79 @@
+"""The backends the contract suite runs against. A new one joins with one line in `BACKENDS`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kapi.storage.interface import Change, Draft, Storage
+from kapi.storage.memory import MemoryStorage
+from kapi.storage.sqlite import SqliteStorage
+
+Scenario = Callable[[Storage], Awaitable[None]]
+
+
+class Backend(NamedTuple):
+    """How to open a store, and whether it is still there after closing it."""
+
+    name: str
+    open: Callable[[Path], Awaitable[Storage]]
+    is_durable: bool
+
+
+async def open_memory(path: Path) -> Storage:
+    return MemoryStorage()
+
+
+BACKENDS = [
+    Backend("memory", open_memory, is_durable=False),
+    Backend("sqlite", SqliteStorage.open, is_durable=True),
+]
+
+
+class Subject:
+    """A backend with a place to keep its data."""
+
+    def __init__(self, backend: Backend, path: Path) -> None:
+        self.backend = backend
+        self.path = path
+
+    async def open(self) -> Storage:
+        return await self.backend.open(self.path)
+
+    def run(self, *scenarios: Scenario) -> None:
+        """Run each scenario on a freshly opened store; the later ones find what the earlier ones left."""
+        for scenario in scenarios:
+            asyncio.run(self._run(scenario))
+
+    async def _run(self, scenario: Scenario) -> None:
+        store = await self.open()
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+
+class Recorder:
+    """A follower that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.calls = 0
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        self.calls += 1
+        self.changes.extend(changes)
+
+    @property
+    def revisions(self) -> list[int]:
+        return [change.revision for change in self.changes]
+
+
+def value(text: str = "value") -> Draft:
+    return Draft(f'{{"rv":"'.encode(), f'","text":"{text}"}}'.encode())
+
+
+async def put_many(store: Storage, keys: Sequence[str]) -> list[int]:
+    return list(await asyncio.gather(*(store.put(key, value(key), 0) for key in keys)))

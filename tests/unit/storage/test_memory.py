@@ -1,0 +1,48 @@
+"""What is particular to the memory store; the rest is in tests/contract."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kapi.storage.interface import Draft
+from kapi.storage.memory import MemoryStorage
+
+
+def test_compaction_gives_the_memory_of_removed_keys_back():
+    async def scenario():
+        store = MemoryStorage()
+        for number in range(100):
+            key = f"/{number}"
+            await store.delete(key, await store.put(key, Draft(b"", b""), 0))
+        await store.put("/kept", Draft(b"", b""), 0)
+        await store.compact(store.revision)
+        assert list(store._versions) == store._keys == ["/kept"]
+        assert store._log == []
+
+    asyncio.run(scenario())
+
+
+def test_a_write_needs_no_turn_of_the_loop():
+    async def scenario():
+        store = MemoryStorage()
+        turns = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        await store.put("/a", Draft(b"", b""), 0)
+        assert turns == []
+
+    asyncio.run(scenario())
+
+
+def test_a_compaction_lets_others_run_between_its_steps():
+    async def scenario():
+        store = MemoryStorage()
+        for number in range(3000):
+            await store.put(f"/{number}", Draft(b"", b""), 0)
+        compaction = asyncio.create_task(store.compact(3000))
+        turns = 0
+        while not compaction.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 3
+
+    asyncio.run(scenario())
