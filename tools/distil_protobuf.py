@@ -2,9 +2,10 @@
 
     python tools/distil_protobuf.py [--version v0.36.4]
 
-Needs `go` to download the modules. From each package's `generated.proto` come field numbers and wire types, from the struct
-tags of its Go types the JSON names, what is inlined and what is left out when empty. Only those facts are written, one
-message a line, to `src/kapi/codec/protobuf_table.json`; its format is explained in `kapi.codec.protobuf_table`.
+Needs `go` to download the modules. From each package's `generated.proto` come field numbers and wire types,
+from the struct tags of its Go types the JSON names, what is inlined and what is left out when empty. Only
+those facts are written, one message a line, to `src/kapi/codec/protobuf_table.json`; its format is explained
+in `kapi.codec.protobuf_table`.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def read_members(body: str) -> list[Member]:
 
 def distil(package: Package, packages: list[Package]) -> list[tuple[str, list[list[int | str]]]]:
     """The lines of a package's messages."""
-    lines = []
+    lines: list[tuple[str, list[list[int | str]]]] = []
     for message, fields in package.messages.items():
         name = f"{package.name}.{message}"
         if message in package.lists:

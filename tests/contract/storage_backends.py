@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from pathlib import Path  # noqa: TC003
 from typing import NamedTuple
 
 from kapi.storage.interface import Change, Draft, Storage
@@ -72,7 +72,7 @@ class Recorder:
 
 
 def value(text: str = "value") -> Draft:
-    return Draft(f'{{"rv":"'.encode(), f'","text":"{text}"}}'.encode())
+    return Draft(b'{"rv":"', f'","text":"{text}"}}'.encode())
 
 
 async def put_many(store: Storage, keys: Sequence[str]) -> list[int]:

@@ -134,7 +134,12 @@ class Comparison(RuleBasedStateMachine):
         assert self.wait(self.store.get(key, revision)) == expected
         assert self.wait(self.store.get(key)) == self.model.state(self.model.revision).get(key)
 
-    @rule(prefix=st.sampled_from(PREFIXES), start=st.sampled_from(["", *KEYS]), limit=st.integers(0, 4), back=st.integers(-1, 12))
+    @rule(
+        prefix=st.sampled_from(PREFIXES),
+        start=st.sampled_from(["", *KEYS]),
+        limit=st.integers(0, 4),
+        back=st.integers(-1, 12),
+    )
     def range(self, prefix: str, start: str, limit: int, back: int) -> None:
         revision = max(1, self.model.revision - back)
         expected = self.model.refusal(revision) or self.model.range(prefix, start, limit, revision)
@@ -180,7 +185,7 @@ def test_random_histories_agree_with_the_model(subject: Subject) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60,
+            max_examples=150,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

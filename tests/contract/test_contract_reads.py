@@ -94,9 +94,7 @@ def test_start_is_included_and_never_leaves_the_prefix(subject: Subject) -> None
     subject.run(scenario)
 
 
-@pytest.mark.parametrize(
-    ("limit", "found", "more"), [(0, 5, 0), (1, 1, 4), (4, 4, 1), (5, 5, 0), (6, 5, 0)], ids=lambda n: str(n)
-)
+@pytest.mark.parametrize(("limit", "found", "more"), [(0, 5, 0), (1, 1, 4), (4, 4, 1), (5, 5, 0), (6, 5, 0)], ids=str)
 def test_a_page_says_how_many_keys_come_after_it(subject: Subject, limit: int, found: int, more: int) -> None:
     async def scenario(store: Storage) -> None:
         await put_many(store, ["/a/0", *(f"/b/{number}" for number in range(7)), "/c/0"])

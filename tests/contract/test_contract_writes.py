@@ -179,9 +179,7 @@ def test_a_key_that_is_not_text_harms_only_its_own_caller(subject: Subject) -> N
 
 def test_revisions_grow_with_every_write_and_only_with_writes(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
-        seen = [0]
-        for number in range(5):
-            seen.append(await store.put(f"/{number}", value(), 0))
+        seen = [0, *[await store.put(f"/{number}", value(), 0) for number in range(5)]]
         with pytest.raises(RevisionMismatch):
             await store.put("/0", value(), 0)
         assert store.revision == seen[-1]
@@ -330,7 +328,9 @@ def test_everything_is_there_after_reopening(durable: Subject) -> None:
         await store.put("/c", value(), 0)
         recorder = Recorder()
         await store.follow(0, recorder)
-        before.extend((store.revision, await store.range("/"), await store.range("/", revision=first), recorder.changes))
+        before.extend(
+            (store.revision, await store.range("/"), await store.range("/", revision=first), recorder.changes)
+        )
 
     async def look(store: Storage) -> None:
         recorder = Recorder()

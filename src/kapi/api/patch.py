@@ -52,8 +52,10 @@ def merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             merged.pop(key, None)
             continue
         current = merged.get(key)
-        both_objects = isinstance(value, dict) and isinstance(current, dict)
-        merged[key] = merge(current, value) if both_objects else without_nulls(value)  # type: ignore[arg-type]
+        if isinstance(value, dict) and isinstance(current, dict):
+            merged[key] = merge(current, value)
+        else:
+            merged[key] = without_nulls(value)
     return merged
 
 

@@ -312,6 +312,9 @@ def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
     if not order or not patch:
         return
     identity = _by_key(merge_key)
+    for item in patch:
+        if merge_key and not isinstance(item, dict):
+            raise _wrong_type("map[string]interface {}", item)
     remaining = [item for item in patch if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "delete")]
     reached = 0
     for item in order:

@@ -1,12 +1,12 @@
 """JSON as the reference server reads it, at C speed.
 
-What differs from a plain parser: integers beyond int64 become floats, floats with no fraction become integers (Go prints
-`1.0` as `1`, and so does every object that comes back from its store), NaN and Infinity are not JSON, nesting is bounded, and
-duplicate fields can be reported. Invalid UTF-8 and lone surrogates are refused, where Go would quietly replace them: what a
-client stored and what it reads back should be the same.
+What differs from a plain parser: integers beyond int64 become floats, floats with no fraction become integers
+(Go prints `1.0` as `1`, and so does every object that comes back from its store), NaN and Infinity are not
+JSON, nesting is bounded, and duplicate fields can be reported. Invalid UTF-8 and lone surrogates are refused,
+where Go would quietly replace them: what a client stored and what it reads back should be the same.
 
 What is written is plain UTF-8. Go escapes `<`, `>` and `&` in strings; both forms are the same JSON.
-"""  # noqa: A005 - named for the format, always imported through the package
+"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kapi.codec.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTER
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
-# Every digit becomes `0`, so one substring search finds any run of 19 digits: the shortest integer that can leave int64.
+# Every digit becomes `0`, so one search finds any run of 19 digits: the shortest integer that can leave int64.
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * 19
 

@@ -30,7 +30,7 @@ STRICT_PROBLEMS: Final = 100
 """How many duplicate fields are reported; the reference stops at 100 too."""
 
 YAML_BYTES: Final = MIB
-"""A body that really is YAML. A MiB of it takes a third of a second to read; JSON sent as YAML is held to `BODY_BYTES` only."""
+"""A body that really is YAML. A MiB takes a third of a second to read; JSON sent as YAML only has `BODY_BYTES`."""
 
 YAML_DEPTH: Final = 100
 """Nested collections in YAML, aliases expanded. PyYAML's C loader crashes the process at some ten thousand."""

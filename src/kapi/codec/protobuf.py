@@ -1,17 +1,20 @@
 """Protobuf request bodies, decoded into the plain objects that JSON would have given.
 
-Typed Go clients send `application/vnd.kubernetes.protobuf` by default and cannot be talked out of it, so the server has to read
-it; nobody needs it written. A body is four magic bytes and an envelope that names the kind and holds the message, whose fields
-`protobuf_table` knows. What comes out is what Go would print as JSON after reading the same bytes, except that nulls are absent.
+Typed Go clients send `application/vnd.kubernetes.protobuf` by default and cannot be talked out of it, so the
+server has to read it; nobody needs it written. A body is four magic bytes and an envelope that names the kind
+and holds the message, whose fields `protobuf_table` knows. What comes out is what Go would print as JSON
+after reading the same bytes, except that nulls are absent.
 
-Malformed input raises `DecodeError` and nothing else. Depth and number of fields are bounded, and every byte is looked at once.
-A Pod takes some 100 µs; callers on an event loop hand bodies over `limits.PROTOBUF_OFF_LOOP_BYTES` to a thread.
+Malformed input raises `DecodeError` and nothing else. Depth and number of fields are bounded, and every byte
+is looked at once. A Pod takes some 100 µs; callers on an event loop hand bodies over
+`limits.PROTOBUF_OFF_LOOP_BYTES` to a thread.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import math
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -126,7 +129,9 @@ class _Reader:
         if self.fields > PROTOBUF_FIELDS:
             raise DecodeError(_TOO_MANY)
 
-    def message(self, spec: Message, at: int, end: int, into: dict[str, Any], depth: int) -> dict[str, Any]:
+    def message(  # noqa: PLR0912 - one loop on purpose, see below
+        self, spec: Message, at: int, end: int, into: dict[str, Any], depth: int
+    ) -> dict[str, Any]:
         """Read a message into an object. A field that comes twice is merged or overwritten, as protobuf has it.
 
         This is the loop all the time goes into, so the two usual wire types and single bytes are dealt with in place.
@@ -209,7 +214,12 @@ class _Reader:
         data, middle = self.data, start + 2
         if stop - start > 3 and data[start] == 0x0A:  # the usual: a short key, then a short value, and that is all
             middle += data[start + 1]
-            if middle + 1 < stop and data[middle] == 0x12 and middle + 2 + data[middle + 1] == stop and stop - start < 0x80:
+            if (
+                middle + 1 < stop
+                and data[middle] == 0x12
+                and middle + 2 + data[middle + 1] == stop
+                and stop - start < 0x80
+            ):
                 self.count(2)
                 into[str(data[start + 2 : middle], "utf-8")] = self.value(kind, middle + 2, stop, depth)
                 return
@@ -266,7 +276,7 @@ def _bytes(reader: _Reader, start: int, stop: int, depth: int) -> str:
 
 def _float(reader: _Reader, start: int, stop: int, depth: int) -> float:
     value: float = _double(reader.data, start)[0]
-    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN is not itself
+    if not math.isfinite(value):
         raise DecodeError("json: unsupported value: not a finite number")
     return int(value) if value.is_integer() and abs(value) < 2**63 else value
 

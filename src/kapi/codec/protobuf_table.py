@@ -1,13 +1,15 @@
 """Which field of a protobuf message is which field of the JSON object: facts, read from a table when first needed.
 
-`protobuf_table.json` is made by `tools/distil_protobuf.py` from the published modules of the compatibility target. It has
+`protobuf_table.json` is made by `tools/distil_protobuf.py` from the published modules of the compatibility
+target. It has
 
 * `kinds`: apiVersion → the package of its messages, then the kinds it has;
 * `messages`: name → a list of `[number, JSON name, type]`.
 
-A JSON name of `""` means that the message's fields belong to the parent, `*` that the message stands for a bare list. A type is
-`string`, `bytes`, `bool`, `int32`, `int64`, `double`, the name of a message, or `@` and a form with JSON rules of its own;
-`[]` before it makes a list, `{}` a map by string, and `?` after it says that the zero value is left out.
+A JSON name of `""` means that the message's fields belong to the parent, `*` that the message stands for a
+bare list. A type is `string`, `bytes`, `bool`, `int32`, `int64`, `double`, the name of a message, or `@` and
+a form with JSON rules of its own; `[]` before it makes a list, `{}` a map by string, and `?` after it says
+that the zero value is left out.
 
 Loading takes about 2 ms and half a MiB; a process that never sees a protobuf body never pays.
 """

@@ -1,7 +1,8 @@
 """What a plain YAML scalar means to the reference server, and how a number is spelt in YAML.
 
-The rules are go-yaml's reading of YAML 1.1, which is not PyYAML's: `yes` is true, `012` is ten, `1:30` and `2020-01-01` are
-strings, `1e3` is a number. `yaml` uses them to read and, turned round, to know which strings need quotes. Pure.
+The rules are go-yaml's reading of YAML 1.1, which is not PyYAML's: `yes` is true, `012` is ten, `1:30` and
+`2020-01-01` are strings, `1e3` is a number. `yaml` uses them to read and, turned round, to know which strings
+need quotes. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _TIMESTAMP = re.compile(
 def resolve(text: str) -> Scalar:
     """The value of an unquoted scalar. Integers may exceed int64 (up to 2**64 - 1); floats may be infinite or NaN."""
     first = text[:1]
-    if first in _NUMBER_STARTS and first:
+    if first in _NUMBER_STARTS:
         return _WORDS[text] if text in _WORDS else _number(text)
     if first in _WORD_STARTS or not first:
         return _WORDS.get(text, text)
@@ -60,6 +61,8 @@ def needs_quotes(text: str) -> bool:
 
 def format_float(value: float, *, single: bool = False) -> str:
     """A float as Go's `%g` writes it, with as few digits as identify it; `single` counts as float32 would."""
+    if single:
+        value = _to_single(value)
     if math.isnan(value):
         return ".nan"
     if math.isinf(value):
@@ -78,21 +81,22 @@ def format_float(value: float, *, single: bool = False) -> str:
 
 def _shortest(value: float, *, single: bool) -> tuple[str, int]:
     """The significant digits and the decimal exponent of the first."""
-    text = f"{abs(value):.17e}"
-    for precision in range(17):
+    for precision in range(18):
         text = f"{abs(value):.{precision}e}"
         read = float(text)
-        if (_single(read) == _single(value)) if single else (read == abs(value)):
+        if (_to_single(read) if single else read) == abs(value):
             break
     mantissa, _, exponent = text.partition("e")
     return mantissa.replace(".", "").rstrip("0") or "0", int(exponent)
 
 
-def _single(value: float) -> bytes:
+def _to_single(value: float) -> float:
+    """The nearest float32."""
     try:
-        return struct.pack("f", abs(value))
+        nearest: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
-        return b"inf"
+        return math.copysign(math.inf, value)
+    return nearest
 
 
 def _number(text: str) -> Scalar:
@@ -145,7 +149,8 @@ def _is_timestamp(text: str) -> bool:
         return False
     try:
         # Go counts a year 0; the calendar of year 2000 is the same.
-        dt.datetime(int(year) or 2000, int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))  # noqa: DTZ001
+        dt.date(int(year) or 2000, int(month), int(day))
+        dt.time(int(hour or 0), int(minute or 0), int(second or 0))
     except ValueError:
         return False
     return True

@@ -1,6 +1,7 @@
 """Says what is wrong with a JSON document, in the words of Go's scanner, which is what clients are used to reading.
 
-Only the error path comes here: `json` parses with msgspec and calls `explain` once it knows that the document is bad. Pure.
+Only the error path comes here: `json` parses with msgspec and calls `explain` once it knows that the document
+is bad. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def explain(data: bytes) -> str | None:
 
 
 def quote_character(byte: int) -> str:
-    """A byte as Go prints it in a message: `'x'`, `'\\n'`, `'\\x00'`."""
+    """A byte as Go prints it in a message: in single quotes, escaped where it has to be."""
     if byte in _ESCAPES:
         return f"'{_ESCAPES[byte]}'"
     text = chr(byte)

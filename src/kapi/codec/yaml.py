@@ -1,12 +1,14 @@
 """YAML as the reference server reads and writes it: YAML 1.1 the go-yaml way, turned into JSON values.
 
-PyYAML's parser is used only for its events. Values are built here, one event at a time, so depth, size and aliases are counted
-as they come and nothing is ever built that a limit forbids; an alias is copied, never shared, because shared nodes are how a
-300-byte body becomes a gigabyte of JSON. Tags other than those of the core types are refused, and so is a second document.
+PyYAML's parser is used only for its events. Values are built here, one event at a time, so depth, size and
+aliases are counted as they come and nothing is ever built that a limit forbids; an alias is copied, never
+shared, because shared nodes are how a 300-byte body becomes a gigabyte of JSON. Tags other than those of the
+core types are refused, and so is a second document.
 
-It is slow: half a millisecond for a small object. Callers on an event loop hand bodies over `limits.YAML_OFF_LOOP_BYTES` to a thread.
-JSON sent as YAML, which is what kubectl and client-go do for apply, takes the fast path through `json`.
-"""  # noqa: A005 - named for the format, always imported through the package
+It is slow: half a millisecond for a small object. Callers on an event loop hand bodies over
+`limits.YAML_OFF_LOOP_BYTES` to a thread. JSON sent as YAML, which is what kubectl and client-go do for apply,
+takes the fast path through `json`.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def _documents(data: bytes, max_bytes: int) -> Iterator[_Document]:
 
 def _explain(error: pyyaml.YAMLError) -> str:
     """The problem with its line, counted as go-yaml counts: parser errors one line early, the first line not at all."""
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unknown problem parsing YAML content"
+    problem = (
+        getattr(error, "problem", None) or getattr(error, "reason", None) or "unknown problem parsing YAML content"
+    )
     mark, context = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     line = mark.line if mark else 0
     if line and isinstance(error, pyyaml.scanner.ScannerError):

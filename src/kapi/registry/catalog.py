@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import GroupResource
 from kapi.registry.builtins import GROUPS
 from kapi.registry.encoding import BodyReader, head_of
-from kapi.registry.kinds import CONVERSIONS, STORES, STRATEGIES
+from kapi.registry.rules import CONVERSIONS, STORES, STRATEGIES
 from kapi.registry.resource import Resource
 from kapi.registry.store import Store
 from kapi.registry.strategy import Strategy
@@ -107,22 +107,26 @@ class Catalog:
         return resource
 
     def _store(self, group: str, version: str, row: Row, resource: Resource) -> Store:
-        name = GroupResource(group, row.resource)
+        stored = GroupResource(group, row.resource)
+        own = STRATEGIES.get((resource.group, row.kind))
+        # Versions of one group share a store. Another group has its own, with its own rules, over the same objects.
+        name = stored if resource.group == group or own is None else resource.group_resource
         store = self._stores.get(name)
         if store is None:
-            strategy = STRATEGIES.get((group, row.kind), _PLAIN)
+            hub_strategy = STRATEGIES.get((group, row.kind), _PLAIN)
             gvk = resource.gvk._replace(group=group, version=version)
-            selectable = strategy.selectable if strategy.selectable_fields else None
-            reader = BodyReader(head_of(gvk.api_version, gvk.kind), selectable)
-            self._readers[resource_prefix(group, row.resource)] = reader
+            selectable = hub_strategy.selectable if hub_strategy.selectable_fields else None
+            prefix = resource_prefix(group, row.resource)
+            self._readers.setdefault(prefix, BodyReader(head_of(gvk.api_version, gvk.kind), selectable))
             store = self._stores[name] = STORES.get((group, row.kind), Store)(
                 gvk=gvk,
                 resource=name,
                 namespaced=row.namespaced,
-                strategy=strategy,
+                strategy=own or hub_strategy,
                 storage=self.storage,
                 hub=self.hub,
                 schema=lambda: resource.schema,
+                stored_as=(stored, hub_strategy),
             )
         return store
 

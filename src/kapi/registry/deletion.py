@@ -70,10 +70,11 @@ async def _step(store: Store, context: WriteContext, item: Item, obj: Object, op
         _mark(context, metadata)
     if (grace is not None and grace > 0) or wanted:
         return await _keep(store, context, item, obj)
-    if not context.dry_run:
-        revision = await store.remove(item)
-        return Written(item.at(revision), deleted=True)
-    return Written(item, deleted=True)
+    last = item if grace is None else store.preview(item.key, obj, item)
+    if context.dry_run:
+        return Written(last, deleted=True)
+    revision = await store.remove(item)
+    return Written(last.at(revision), deleted=True)
 
 
 async def _keep(store: Store, context: WriteContext, item: Item, obj: Object) -> Written:
@@ -157,7 +158,7 @@ def _check(store: Store, item: Item, obj: Object, options: DeleteOptions) -> Non
     current = obj["metadata"].get("uid", "")
     if options.uid is not None and options.uid != current:
         raise Conflict.of(
-            GroupResource(store.gvk.group, store.gvk.kind),
+            GroupResource(*store.group_kind),
             item.name,
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({current}). "
             "The object might have been deleted and then recreated",
@@ -168,7 +169,7 @@ def _check(store: Store, item: Item, obj: Object, options: DeleteOptions) -> Non
 
 def _stale(store: Store, name: str, wanted: str, actual: str) -> Conflict:
     return Conflict.of(
-        GroupResource(store.gvk.group, store.gvk.kind),
+        GroupResource(*store.group_kind),
         name,
         f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({actual}). "
         "The object might have been modified",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainError
+from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError
 from kapi.api.fielderror import invalid
 from kapi.api.meta import format_time, is_deleting
 from kapi.api.names import generate_name
@@ -101,26 +101,32 @@ class Store:
         storage: Storage,
         hub: CacheHub,
         schema: Callable[[], KindSchema],
+        stored_as: tuple[GroupResource, Strategy] | None = None,
     ) -> None:
+        stored, selects = stored_as or (resource, strategy)
         self.gvk = gvk
+        """The stored version; its group differs from the resource's where two groups share what is stored."""
         self.resource = resource
+        self.group_kind = GroupKind(resource.group, gvk.kind)
         self.namespaced = namespaced
         self.strategy = strategy
         self.storage = storage
         self.hub = hub
         self.head = head_of(gvk.api_version, gvk.kind)
-        self.prefix = resource_prefix(resource.group, resource.resource)
+        self.prefix = resource_prefix(stored.group, stored.resource)
         self.cache = hub.cache(self.prefix)
         self.rules = Rules(strategy)
         self.status_rules = StatusRules(strategy)
         self._schema = schema
+        self._stored = stored
+        self._selects = selects
         self._by_schema = type(strategy).validate_create is Strategy.validate_create
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def key(self, namespace: str, name: str) -> str:
         """The storage key of an object; ValueError for names no object can have."""
-        return object_key(self.resource.group, self.resource.resource, namespace if self.namespaced else "", name)
+        return object_key(self._stored.group, self._stored.resource, namespace if self.namespaced else "", name)
 
     def find(self, namespace: str, name: str) -> Item | None:
         """The latest state, or None."""
@@ -267,7 +273,7 @@ class Store:
         if int(version) == 0:
             if not self.strategy.allow_unconditional_update:
                 raise Invalid.of(
-                    type(self.gvk.group_kind)(self.resource.group, self.resource.resource),
+                    GroupKind(self.resource.group, self.resource.resource),
                     name,
                     [invalid("metadata.resourceVersion", 0, "must be specified for an update")],
                 )
@@ -361,12 +367,12 @@ class Store:
         return Item(key, metadata.get("namespace", ""), metadata["name"], revision, body, self._selection(obj))
 
     def _selection(self, obj: Object) -> Selection:
-        fields = self.strategy.selectable(obj) if self.strategy.selectable_fields else None
+        fields = self._selects.selectable(obj) if self._selects.selectable_fields else None
         return Selection(obj["metadata"].get("labels"), fields)
 
     def _raise(self, name: str, errors: list[FieldError]) -> None:
         if errors:
-            raise Invalid.of(self.gvk.group_kind, name, errors)
+            raise Invalid.of(self.group_kind, name, errors)
 
 
 def _same(obj: Object, old: Object) -> bool:

@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
             log.exception("the handler raised for %s %s", request.method, request.path)
             response = wire.failure()
             usable = False
-        if self._lost:
+        if self._gone():
             return False
         if self._eof or owner.draining:
             # Requests that were pipelined behind this one have been accepted; the last of them says goodbye.
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         the answer with it, so we go on reading for a moment.
         """
         self._closing = self._reader.ended = True
-        if self._lost:
+        if self._gone():
             return
         limits = self._owner.limits
         if not midway:
@@ -258,6 +258,10 @@ class Connection(asyncio.Protocol):
         if not self._tls:
             self._transport.write_eof()
         self._deadline.set(self._loop.time() + limits.linger)
+
+    def _gone(self) -> bool:
+        """Whether nothing can be written any more, though we may not have been told yet."""
+        return self._lost or self._transport.is_closing()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -337,7 +341,7 @@ class Connection(asyncio.Protocol):
                 # Others have their turn even if this peer takes everything at once.
                 await asyncio.sleep(0)
                 await self.wait_for_room()
-                if self._lost:
+                if self._gone():
                     return False
         if self._full:
             await self.wait_for_room()
@@ -359,7 +363,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._stream = None
             stream.end()
-        if self._lost or self._eof:
+        if self._eof or self._gone():
             return False
         if chunked:
             self._transport.write(wire.LAST_CHUNK)

@@ -13,6 +13,7 @@ from kapi.api.meta import GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
 from kapi.codec.limits import BODY_BYTES
+from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.schema.typed import TypeMismatch
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from kapi.server.context import Context
     from kapi.server.message import Request
 
-JSON = "application/json"
-YAML = "application/yaml"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-BODY_TYPES = (JSON, YAML, PROTOBUF)
 _EMPTY_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 _GO_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
@@ -36,11 +33,6 @@ class Expectation(NamedTuple):
     schema: KindSchema
 
 
-def media_type(request: Request) -> str:
-    """The body's media type without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 def check_size(request: Request) -> None:
     """Refuse a body that was too large to keep."""
     if request.oversized:
@@ -50,9 +42,7 @@ def check_size(request: Request) -> None:
 async def read_object(context: Context, expected: Expectation, *, validation: str) -> Object:
     """The object of a create or update; warnings go to the context, strict problems are raised."""
     request = context.request
-    media = media_type(request)
-    if media not in BODY_TYPES:
-        raise UnsupportedMediaType.accepted(BODY_TYPES)
+    media = body_type(request.headers.get("content-type"))
     check_size(request)
     obj, duplicates = await _parse(request.body, media, expected.gvk.kind, strict=validation != "Ignore")
     check_kind(obj, expected.gvk)
@@ -62,17 +52,16 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
 
 
 async def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[Object, list[str]]:
+    no_duplicates: list[str] = []
     try:
         if media == PROTOBUF:
-            obj, duplicates = protobuf.decode(body), []
+            obj, duplicates = protobuf.decode(body), no_duplicates
         elif media == YAML:
-            decode = yaml.decode_with_duplicates if strict else (lambda data: (yaml.decode(data), []))
-            obj, duplicates = await asyncio.to_thread(decode, body)
+            obj, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, body)
         elif strict:
-            obj, paths = json.decode_with_duplicates(body)
-            duplicates = [f'duplicate field "{path}"' for path in paths]
+            obj, duplicates = json.decode_with_duplicates(body)
         else:
-            obj, duplicates = json.decode(body), []
+            obj, duplicates = json.decode(body), no_duplicates
     except UnknownMessage as error:
         raise UnsupportedMediaType(str(error)) from None
     except DecodeError as error:
@@ -111,7 +100,8 @@ def check_kind(obj: Object, gvk: GroupVersionKind) -> None:
                 f"the API version in the data ({api_version}) does not match the expected API version ({gvk.api_version})"
             )
         raise BadRequest(f'{prefix}: no kind "{kind}" is registered for version "{api_version}" in this server')
-    raise BadRequest(f"{prefix}: converting ({_version(api_version)}.{kind}) to ({gvk.kind}): unknown conversion")
+    family = gvk.group.partition(".")[0] or "core"
+    raise BadRequest(f"{prefix}: converting ({_version(api_version)}.{kind}) to ({family}.{gvk.kind}): unknown conversion")
 
 
 def _version(api_version: str) -> str:

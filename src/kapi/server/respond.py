@@ -37,39 +37,43 @@ _TEXT = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options
 
 def view_for(context: Context, *, listing: bool) -> View:
     """The form a get, list or write is answered in."""
-    partial = "PartialObjectMetadataList" if listing else "PartialObjectMetadata"
-    accepted = context.accepted = negotiate.accept(context.request.headers.get("accept"), ("Table", partial))
-    if not accepted.as_kind:
-        return PlainView(context.served)
-    if accepted.as_kind == "Table":
-        return _table_view(context, accepted.as_version)
-    return PartialView(accepted.as_version)
+    offer = negotiate.COLLECTION if listing else negotiate.OBJECTS
+    accepted = context.accepted = negotiate.accept(context.request.headers.get("accept"), offer)
+    if accepted.as_kind.startswith("Partial") and accepted.as_kind.endswith("List") is not listing:
+        kind = context.served.kind
+        raise negotiate.wrong_form(accepted, f"{kind}List" if listing else kind)
+    return _view(context, accepted)
 
 
 def watch_view_for(context: Context) -> View:
     """The form a watch is answered in; streams are JSON only."""
-    accepted = negotiate.accept_stream(context.request.headers.get("accept"), ("Table", "PartialObjectMetadata"))
+    accepted = negotiate.accept_stream(context.request.headers.get("accept"))
+    if accepted.as_kind == "PartialObjectMetadataList":
+        raise negotiate.wrong_form(accepted, context.served.kind)
+    return _view(context, accepted)
+
+
+def _view(context: Context, accepted: negotiate.Accepted) -> View:
     if not accepted.as_kind:
         return PlainView(context.served)
     if accepted.as_kind == "Table":
-        return _table_view(context, accepted.as_version)
+        include = context.query.get("includeObject", "")
+        return TableView(context.served, accepted.as_version, include, context.services.clock.now)
     return PartialView(accepted.as_version)
-
-
-def _table_view(context: Context, version: str) -> TableView:
-    return TableView(
-        context.served, version, context.query.get("includeObject", ""), context.services.clock.now
-    )
 
 
 def plain_only(context: Context) -> None:
     """For answers that come in one form only."""
-    context.accepted = negotiate.accept(context.request.headers.get("accept"), ())
+    context.accepted = negotiate.accept(context.request.headers.get("accept"), negotiate.PLAIN)
+
+
+_DISCOVERY = negotiate.Offer(forms=frozenset({("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")}))
 
 
 def wants_aggregated(context: Context) -> bool:
     """Whether discovery is asked for in one piece."""
-    return negotiate.prefers_aggregated_discovery(context.request.headers.get("accept"))
+    context.accepted = negotiate.accept(context.request.headers.get("accept"), _DISCOVERY)
+    return bool(context.accepted.as_kind)
 
 
 # -- answers --------------------------------------------------------------------------------------------------------
@@ -123,7 +127,7 @@ def _pretty(context: Context) -> bool:
     accepted = context.accepted
     if accepted is not None and accepted.pretty:
         return True
-    return negotiate.is_pretty(context.query.get("pretty"), headers.get("user-agent", ""))
+    return negotiate.is_pretty(context.request.query, headers.get("user-agent", ""))
 
 
 def _rendered(context: Context, code: int, obj: Any) -> Response:
@@ -143,7 +147,7 @@ def error_response(context: Context, error: ApiError) -> Response:
     if isinstance(error, PageNotFound | MalformedPath):
         return Response(error.code, list(_TEXT), f"{error.message}\n".encode())
     try:
-        context.accepted = negotiate.accept(context.request.headers.get("accept"), ())
+        context.accepted = negotiate.accept(context.request.headers.get("accept"), negotiate.PLAIN)
         response = _rendered(context, error.code, error.status())
     except NotAcceptable:
         # The wanted form is the problem: say so in the one form everybody reads.

@@ -150,7 +150,8 @@ class Server:
 
 
 def _bind_tcp(family: int, address: tuple[str | int, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, because asyncio turns off Nagle's delay only on sockets that say so.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -23,13 +23,15 @@ LEAVES = {
 
 def stable_kinds() -> list[tuple[str, str, str]]:
     """Group, version and kind of everything in a stable version that is an object of its own."""
-    found = []
-    for name in builtin.names():
-        node = builtin.definition(name)
-        for kind in node.kinds:
-            if kind["version"].lstrip("v").isdigit() and "metadata" in node.properties:
-                found.append((kind["group"], kind["version"], kind["kind"]))
-    return sorted(set(found))
+    nodes = [builtin.definition(name) for name in builtin.names()]
+    return sorted(
+        {
+            (kind["group"], kind["version"], kind["kind"])
+            for node in nodes
+            for kind in node.kinds
+            if kind["version"].lstrip("v").isdigit() and "metadata" in node.properties
+        }
+    )
 
 
 class Sampler:
@@ -42,7 +44,7 @@ class Sampler:
     def struct(self, name: str, path: str = "", depth: int = 0) -> dict[str, Any]:
         made: dict[str, Any] = {}
         self.structs.append((path, made))
-        chance = (1.0, 0.6, 0.4, 0.3, 0.2)[depth] if depth < 5 else 0.1
+        chance = (1.0, 0.6, 0.4, 0.3, 0.2, 0.1, 0.1)[depth] if depth < 7 else 0.0
         for field, node in builtin.definition(name).properties.items():
             if self.random.random() < chance:
                 made[field] = self.value(node, f"{path}.{field}" if path else field, depth + 1)

@@ -2,8 +2,8 @@ import subprocess
 import sys
 
 import pytest
-from generate.schemas import add_facts, assemble, clean, descriptions, generate_schemas
 
+from generate.schemas import add_facts, assemble, clean, descriptions, generate_schemas
 from kapi.schema import builtin
 
 
@@ -22,7 +22,9 @@ def test_an_unknown_definition_is_a_key_error():
 def test_kinds_lead_to_definitions():
     assert builtin.definition_name("apps", "v1", "Deployment") == "io.k8s.api.apps.v1.Deployment"
     assert builtin.definition_name("", "v1", "PodList") == "io.k8s.api.core.v1.PodList"
-    assert builtin.definition_name("apps", "v1", "DeleteOptions") == "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    assert (
+        builtin.definition_name("apps", "v1", "DeleteOptions") == "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    )
     assert builtin.definition_name("apps", "v1", "Pod") is None
 
 

@@ -28,7 +28,9 @@ def test_a_whole_float_is_no_integer():
 
 
 def test_booleans_are_no_numbers():
-    assert refusal(scalars.integer("int32", 32), value=True) == "json: cannot unmarshal bool into Go value of type int32"
+    assert (
+        refusal(scalars.integer("int32", 32), value=True) == "json: cannot unmarshal bool into Go value of type int32"
+    )
     assert refusal(scalars.floating, value=True) == "json: cannot unmarshal bool into Go value of type float64"
 
 
@@ -49,10 +51,9 @@ def test_quantities_become_canonical(value, kept):
     assert scalars.quantity(value) == kept
 
 
-@pytest.mark.parametrize("value", ["x", "", True, [], {}])
+@pytest.mark.parametrize("value", ["x", "1.2.3", True, [], {}])
 def test_bad_quantities_name_their_format(value):
-    assert refusal(scalars.quantity, value) == scalars.QUANTITY_FORMAT or value == ""
-    assert refusal(scalars.quantity, value)
+    assert refusal(scalars.quantity, value) == scalars.QUANTITY_FORMAT
 
 
 @given(st.binary(max_size=40))
@@ -90,10 +91,10 @@ def test_bad_base64_says_where(text, place):
 def test_any_text_is_base64_or_refused(text):
     try:
         kept = scalars.base64(text)
-    except TypeMismatch as error:
-        assert error.message.startswith("illegal base64 data at input byte ")
+    except TypeMismatch:
+        assert refusal(scalars.base64, text).startswith("illegal base64 data at input byte ")
     else:
-        assert scalars.base64(kept) == kept
+        assert standard.b64encode(standard.b64decode(kept, validate=True)).decode() == kept
 
 
 def test_a_time_must_be_a_string():

@@ -45,8 +45,14 @@ def test_micro_times_keep_six_digits(text, kept):
     [
         ("x", f'parsing time "x" as {LAYOUT}: cannot parse "x" as "2006"'),
         ("", f'parsing time "" as {LAYOUT}: cannot parse "" as "2006"'),
-        ("20a6-01-02T03:04:05Z", f'parsing time "20a6-01-02T03:04:05Z" as {LAYOUT}: cannot parse "20a6-01-02T03:04:05Z" as "2006"'),
-        ("2026-1-02T03:04:05Z", f'parsing time "2026-1-02T03:04:05Z" as {LAYOUT}: cannot parse "1-02T03:04:05Z" as "01"'),
+        (
+            "20a6-01-02T03:04:05Z",
+            f'parsing time "20a6-01-02T03:04:05Z" as {LAYOUT}: cannot parse "20a6-01-02T03:04:05Z" as "2006"',
+        ),
+        (
+            "2026-1-02T03:04:05Z",
+            f'parsing time "2026-1-02T03:04:05Z" as {LAYOUT}: cannot parse "1-02T03:04:05Z" as "01"',
+        ),
         ("2026-01-02t03:04:05Z", f'parsing time "2026-01-02t03:04:05Z" as {LAYOUT}: cannot parse "t03:04:05Z" as "T"'),
         ("2026-01-02T03:04:05", f'parsing time "2026-01-02T03:04:05" as {LAYOUT}: cannot parse "" as "Z07:00"'),
         ("2026-01-02T03:04:05 Z", f'parsing time "2026-01-02T03:04:05 Z" as {LAYOUT}: cannot parse " Z" as "Z07:00"'),
@@ -78,7 +84,10 @@ def test_micro_times_demand_their_fraction(text, rest):
 zones = st.integers(-23 * 60, 23 * 60).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
 
 
-@given(st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9998, 12, 31), timezones=zones))
+FIRST, LAST = dt.datetime.fromisoformat("1000-01-01"), dt.datetime.fromisoformat("9998-12-31")
+
+
+@given(st.datetimes(FIRST, LAST, timezones=zones))
 def test_any_moment_is_the_same_moment_in_utc(moment):
     text = moment.isoformat()
     kept = canonical_time(text)
@@ -86,11 +95,10 @@ def test_any_moment_is_the_same_moment_in_utc(moment):
     assert canonical_time(kept) == kept
 
 
-@given(st.text(max_size=30))
-def test_any_text_is_a_time_or_a_bad_one(text):
+@given(st.text(alphabet="0123456789-:TZ.+x", max_size=25))
+def test_what_is_not_refused_is_canonical(text):
     try:
         kept = canonical_time(text)
-    except BadTime as error:
-        assert str(error).startswith("parsing time ")
-    else:
-        assert kept is None or kept.endswith("Z")
+    except BadTime:
+        return
+    assert kept is None or canonical_time(kept) == kept

@@ -60,7 +60,9 @@ def test_building_and_parsing_are_inverse(group, resource, namespace, name):
             assert parse_key(key) == Location(chosen, resource, namespace, name)
 
 
-@given(st.one_of(st.text(), st.text().map(ROOT.__add__), st.lists(segments, max_size=5).map("/".join).map(ROOT.__add__)))
+@given(
+    st.one_of(st.text(), st.text().map(ROOT.__add__), st.lists(segments, max_size=5).map("/".join).map(ROOT.__add__))
+)
 def test_whatever_parses_is_built_back_to_itself(text):
     try:
         location = parse_key(text)
@@ -134,7 +136,14 @@ def test_the_end_of_a_prefix_parts_what_begins_with_it_from_the_rest(prefix, tex
 
 @pytest.mark.parametrize(
     ("prefix", "end"),
-    [("", None), ("\U0010ffff", None), ("a", "b"), ("a\U0010ffff\U0010ffff", "b"), ("a\ud7ff", "a\ue000"), ("a/", "a0")],
+    [
+        ("", None),
+        ("\U0010ffff", None),
+        ("a", "b"),
+        ("a\U0010ffff\U0010ffff", "b"),
+        ("a\ud7ff", "a\ue000"),
+        ("a/", "a0"),
+    ],
 )
 def test_the_end_of_a_prefix_at_the_edges(prefix, end):
     assert prefix_end(prefix) == end

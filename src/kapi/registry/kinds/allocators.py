@@ -1,16 +1,17 @@
 """Pools of cluster IPs and node ports.
 
-A pool knows what is taken; it never hands the same value out twice before it was given back. It is not stored: it
-is built from the stored Services on first use (`ServicePools.ensure_loaded`) and kept in step by the Service
-strategy, which takes values in `reserve`, gives them back when a write fails, and by `ServicePools.forget`, which
-the server calls after a Service is gone. Everything happens on the event loop, so there is no locking.
+A pool knows what is taken; it never hands the same value out twice before it was given back. It is not stored: it is
+built from the stored Services on first use and kept in step by the Service strategy, which takes values in `reserve`
+and gives them back when a write fails or a Service is gone. Everything happens on the event loop, so there is no
+locking. A pool belongs to one server.
 
-Values asked for by name may come from the whole range; values the pool chooses come first from the upper part, so
-that people can pick low ones without colliding.
+Values asked for by name may come from the whole range; values the pool chooses come first from the upper part,
+so that people can pick low ones without colliding.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import itertools
 import random
@@ -198,11 +199,13 @@ def node_ports(service: Object) -> list[int]:
 
 
 class ServicePools:
-    """Both pools, in step with the stored Services once loaded."""
+    """Both pools and who holds what, in step with the stored Services once loaded."""
 
     def __init__(self, cidr: str = DEFAULT_SERVICE_CIDR, ports: range = DEFAULT_NODE_PORTS) -> None:
         self.ips = IPPool(cidr)
         self.ports = PortPool(ports)
+        self._held: dict[tuple[str, str], tuple[list[str], list[int]]] = {}
+        """Of each Service, what `forget` gives back."""
         self._loaded = False
 
     def ensure_loaded(self, lookup: Lookup) -> None:
@@ -213,24 +216,27 @@ class ServicePools:
         self._take_all([self.ips.first], ())
         for service in lookup.list("services"):
             self._take_all(cluster_ips(service), node_ports(service))
+            self.hold(service)
 
     def _take_all(self, addresses: Iterable[str], ports: Iterable[int]) -> None:
         """Take values that are in use whatever the pool thinks: duplicates and strays are left as they are."""
         for address in addresses:
-            try:
+            with contextlib.suppress(AllocationError, ValueError):
                 self.ips.take(address)
-            except (AllocationError, ValueError):
-                continue
         for port in ports:
-            try:
+            with contextlib.suppress(AllocationError):
                 self.ports.take(port)
-            except AllocationError:
-                continue
 
-    def forget(self, service: Object) -> None:
-        """Give back what a deleted Service held. Call it once, after the deletion is committed."""
-        for address in cluster_ips(service):
+    def hold(self, service: Object) -> None:
+        """Write down what a stored Service holds."""
+        metadata = service["metadata"]
+        self._held[metadata.get("namespace", ""), metadata["name"]] = (cluster_ips(service), node_ports(service))
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Give back what a Service held, after its deletion was committed. The first address is kept."""
+        addresses, ports = self._held.pop((namespace, name), ((), ()))
+        for address in addresses:
             if address != self.ips.first:
                 self.ips.give_back(address)
-        for port in node_ports(service):
+        for port in ports:
             self.ports.give_back(port)

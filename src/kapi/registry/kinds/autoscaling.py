@@ -217,9 +217,11 @@ def _metric_target_errors(path: str, target: dict[str, Any]) -> list[FieldError]
         errors.append(required(f"{path}.type", "must specify a metric target type"))
     if kind not in TARGET_TYPES:
         errors.append(invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue"))
-    for field in ("value", "averageValue"):
-        if field in target and parse_quantity(target[field]).mantissa <= 0:
-            errors.append(invalid(f"{path}.{field}", target[field], "must be positive"))
+    errors += [
+        invalid(f"{path}.{field}", target[field], "must be positive")
+        for field in ("value", "averageValue")
+        if field in target and parse_quantity(target[field]).mantissa <= 0
+    ]
     utilization = target.get("averageUtilization")
     if utilization is not None and utilization < 1:
         errors.append(invalid(f"{path}.averageUtilization", utilization, "must be greater than 0"))

@@ -23,7 +23,8 @@ CONDITIONS = f"{PREFIX}conditions"
 BEHAVIOR = f"{PREFIX}behavior"
 DEFAULT_CPU_UTILIZATION = 80
 
-_ROUND_TRIP = frozenset({METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR})
+_TOLERANCES = (f"{PREFIX}scale-down-tolerance", f"{PREFIX}scale-up-tolerance")
+_ROUND_TRIP = frozenset({METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR, *_TOLERANCES})
 _SPEC_FIELDS = ("scaleTargetRef", "minReplicas", "maxReplicas")
 _STATUS_FIELDS = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
 

@@ -1,7 +1,8 @@
 """Rules for the containers of a pod: regular, init and ephemeral ones.
 
-Names, images, ports, environment, mounts and restart policy are here; probes and hooks in `probes_validation`, resources
-in `podresources`, security settings in `security_validation`. Every function appends to `errors`, in the order the reference reports them.
+Names, images, ports, environment, mounts and restart policy are here; probes and hooks in `probes_validation`,
+resources in `podresources`, security settings in `security_validation`. Every function appends to `errors`, in the
+order the reference reports them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def is_sidecar(container: Container) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-# -- the three lists -----------------------------------------------------------------------------------------------------
+# -- the three lists --------------------------------------------------------------------------------------------------
 
 
 def check_containers(errors: Errors, path: str, containers: list[Container], facts: PodFacts) -> None:
@@ -93,7 +94,7 @@ def check_init_containers(
             errors.append(fielderror.duplicate(f"{here}.name", name))
         elif name:
             seen.add(name)
-        # Init containers run one by one, so their host ports can collide only within one; the reference counts it as the first.
+        # They run one by one, so host ports collide only within one; the reference shows each as the first.
         _check_host_ports(errors, path, [(0, container)])
         if is_sidecar(container):
             check_lifecycle(errors, f"{here}.lifecycle", container.get("lifecycle"), facts.grace_period)
@@ -154,7 +155,7 @@ def check_image_whitespace(errors: Errors, path: str, container: Container) -> N
         errors.append(fielderror.invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
 
 
-# -- one container ---------------------------------------------------------------------------------------------------------
+# -- one container ----------------------------------------------------------------------------------------------------
 
 
 def _check_common(errors: Errors, path: str, container: Container, facts: PodFacts) -> None:
@@ -252,9 +253,7 @@ def _check_mount_options(errors: Errors, path: str, here: str, mount: dict[str, 
     if expression:
         if sub_path:
             errors.append(
-                fielderror.invalid(
-                    f"{here}.subPathExpr", expression, "subPathExpr and subPath are mutually exclusive"
-                )
+                fielderror.invalid(f"{here}.subPathExpr", expression, "subPathExpr and subPath are mutually exclusive")
             )
         check_descending_path(errors, f"{path}.subPathExpr", expression)
     propagation = mount.get("mountPropagation")

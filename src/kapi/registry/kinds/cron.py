@@ -1,8 +1,8 @@
 """Cron schedules and time zones as CronJob accepts them.
 
-`parse_schedule` reads the five-field form and the descriptors (`@daily`, `@every 1h`), gives the reasons for refusal in the reference's
-words, and returns what a controller needs to know when the next run is due. Time zones are looked up in the IANA data base, by exact
-spelling.
+`parse_schedule` reads the five-field form and the descriptors (`@daily`, `@every 1h`), gives the reasons for
+refusal in the reference's words, and returns what a controller needs to know when the next run is due. Time zones
+are looked up in the IANA data base, by exact spelling.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import NamedTuple
 from kapi.api.fielderror import quote
 from kapi.api.values import parse_go_duration
 
-_MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1)}
-_DAYS = {name: number for number, name in enumerate("sun mon tue wed thu fri sat".split())}
+_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
+_DAYS = {name: number for number, name in enumerate(_DAY_NAMES)}
 _MAX_INT64 = 2**63 - 1
 _is_integer = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
 _is_zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}", re.ASCII).fullmatch
@@ -90,7 +92,8 @@ def parse_schedule(text: str) -> Schedule:
     parts = text.split()
     if len(parts) != len(_FIELDS):
         raise ScheduleError(f"expected exactly {len(_FIELDS)} fields, found {len(parts)}: [{' '.join(parts)}]")
-    return Schedule(*(_parse_field(part, bounds) for part, bounds in zip(parts, _FIELDS, strict=True)), zone=zone)
+    minute, hour, day, month, weekday = map(_parse_field, parts, _FIELDS)
+    return Schedule(minute, hour, day, month, weekday, zone=zone)
 
 
 def _split_zone(text: str) -> tuple[str, str]:
@@ -182,16 +185,16 @@ def _number(text: str, names: dict[str, int]) -> int:
 # -- time zones -------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _known_zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
-
-
+@functools.lru_cache(maxsize=1024)
 def zone_problem(name: str) -> str:
     """Why a time zone cannot be used, empty when it can. `UTC` and `Local` are always there."""
-    if name in {"", "UTC", "Local"} or name in _known_zones():
+    if name in {"", "UTC", "Local"}:
         return ""
-    return f"unknown time zone {name}"
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return f"unknown time zone {name}"
+    return ""
 
 
 def time_zone_sentences(name: str) -> list[str]:

@@ -119,7 +119,7 @@ def check_env_from(errors: Errors, path: str, sources: list[dict[str, Any]]) -> 
             errors.append(fielderror.invalid(path, "", "may not have more than one field specified at a time"))
 
 
-# -- references into the pod -------------------------------------------------------------------------------------------
+# -- references into the pod ------------------------------------------------------------------------------------------
 
 
 def check_field_reference(errors: Errors, path: str, reference: dict[str, Any], allowed: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kapi.api import names
 from kapi.api.fielderror import FieldError, invalid, required
 from kapi.registry.kinds import fieldrules
 from kapi.registry.strategy import Strategy, WriteContext
@@ -42,8 +43,8 @@ def to_core_v1(event: Object) -> Object:
     return {**_renamed(event, _TO_CORE), "apiVersion": "v1"}
 
 
-def _renamed(event: Object, names: dict[str, str]) -> Object:
-    return {names.get(field, field): value for field, value in event.items()}
+def _renamed(event: Object, fields: dict[str, str]) -> Object:
+    return {fields.get(field, field): value for field, value in event.items()}
 
 
 class EventStrategy(Strategy):
@@ -84,7 +85,7 @@ class EventStrategy(Strategy):
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
         """Old clients use names with almost anything in them."""
-        return []
+        return names.path_segment(name, prefix=prefix)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         """By what it is about, who reports it, and why."""
@@ -102,19 +103,11 @@ class EventStrategy(Strategy):
 class EventsV1Strategy(EventStrategy):
     """The rules of events.k8s.io/v1: no deprecated fields, and nothing but the series changes."""
 
-    selectable_fields = (
-        *(f"regarding.{field}" for field in _REFERENCE_FIELDS),
-        "reason",
-        "reportingController",
-        "type",
-    )
     controller_field = "reportingController"
 
     def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
         """As for core, and strictly new."""
         errors = super().validate_create(context, obj)
-        name = obj["metadata"].get("name", "")
-        errors += fieldrules.each("metadata.name", name, Strategy.validate_name(self, name))
         errors += _series_errors(obj)
         if not obj.get("eventTime"):
             errors.append(required("eventTime"))
@@ -128,6 +121,10 @@ class EventsV1Strategy(EventStrategy):
             errors.append(invalid("source", "", "needs to be unset"))
         return errors
 
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """A DNS subdomain, as for most kinds."""
+        return names.dns_subdomain(name, prefix=prefix)
+
     def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
         """A series may grow; what happened stays."""
         errors = EventStrategy.validate_create(self, context, obj)
@@ -138,17 +135,6 @@ class EventsV1Strategy(EventStrategy):
             path = "reportingController" if field == "reportingComponent" else field
             errors += fieldrules.unchanged(path, now, was)
         return errors
-
-    def selectable(self, obj: Object) -> dict[str, str]:
-        """By the names of this dialect."""
-        fields = super().selectable(obj)
-        about = {f"regarding.{field}": fields[f"involvedObject.{field}"] for field in _REFERENCE_FIELDS}
-        return {
-            **about,
-            "reason": fields["reason"],
-            "reportingController": fields["reportingComponent"],
-            "type": fields["type"],
-        }
 
 
 _FROZEN = (

@@ -1,7 +1,7 @@
 """The handful of checks that every pod and workload rule is made of.
 
-Each appends to a list of field errors rather than returning one: a pod spec runs hundreds of them, nearly all with nothing to
-say. No state, no I/O.
+Each appends to a list of field errors rather than returning one: a pod spec runs hundreds of them, nearly all with
+nothing to say. No state, no I/O.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, not_supported, required, show
@@ -36,7 +36,7 @@ class NodeStrategy(Strategy):
     """
 
     has_status = True
-    keeps_status_on_create = True
+    keeps_status_on_create: ClassVar[bool] = True
     selectable_fields = ("spec.unschedulable",)
 
     def default(self, obj: Object) -> None:

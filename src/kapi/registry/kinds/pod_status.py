@@ -1,7 +1,7 @@
 """What a status report about a pod may say.
 
-Kubelets write it and controllers trust it, so a few things are held fast: a terminated container that will not restart stays
-terminated, the quality-of-service class never changes, addresses are addresses.
+Kubelets write it and controllers trust it, so a few things are held fast: a terminated container that will not
+restart stays terminated, the quality-of-service class never changes, addresses are addresses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def mirror_pod_addresses(status: Spec) -> None:
 
 
 def keep_observed_generations(status: Spec, old: Spec) -> None:
-    """A client that does not know `observedGeneration` does not erase it, neither of the pod nor of its conditions. In place."""
+    """A client that does not know `observedGeneration` does not erase it, of pod or conditions. In place."""
     if not status.get("observedGeneration") and old.get("observedGeneration"):
         status["observedGeneration"] = old["observedGeneration"]
     remembered: dict[str, list[int]] = {}
@@ -87,7 +87,7 @@ def _check_nominated_node(errors: Errors, status: Spec, before: Spec, spec: Spec
         errors.append(fielderror.forbidden("status.nominatedNodeName", detail))
 
 
-# -- container states -----------------------------------------------------------------------------------------------------
+# -- container states -------------------------------------------------------------------------------------------------
 
 
 def _restarts_all(spec: Spec) -> bool:
@@ -129,7 +129,7 @@ def _matches(codes: Spec, exit_code: int) -> bool:
     return listed if codes.get("operator") == "In" else codes.get("operator") == "NotIn" and not listed
 
 
-# -- addresses ------------------------------------------------------------------------------------------------------------
+# -- addresses --------------------------------------------------------------------------------------------------------
 
 
 def _check_addresses(errors: Errors, status: Spec, before: Spec, field: str) -> None:

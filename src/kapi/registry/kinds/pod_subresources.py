@@ -1,8 +1,9 @@
 """The sub-resources of a Pod that change it in ways its main endpoint forbids.
 
-`EphemeralContainersStrategy` and `ResizeStrategy` are strategies for updates of `pods/ephemeralcontainers` and `pods/resize`. `bind` and
-`evaluate_eviction` are decisions about a stored pod, written as pure functions: the handlers load what they need, ask, and store the answer in
-the same transaction. Binding and eviction do not count as changes of desired state, so neither bumps the generation.
+`EphemeralContainersStrategy` and `ResizeStrategy` are strategies for updates of `pods/ephemeralcontainers` and
+`pods/resize`. `bind` and `evaluate_eviction` are decisions about a stored pod, written as pure functions: the
+handlers load what they need, ask, and store the answer in the same transaction. Binding and eviction do not count
+as changes of desired state, so neither bumps the generation.
 """
 
 from __future__ import annotations
@@ -307,9 +308,10 @@ def _set_condition(status: dict[str, Any], condition: dict[str, Any], now: dt.da
 class EvictionDecision(NamedTuple):
     """Whether a pod may be evicted now.
 
-    When `refusal` is set, raise it. Otherwise store `budget` if there is one (its status counts this eviction), then mark and delete the pod;
-    with `pin_resource_version` the deletion must fail if the pod has changed since it was judged, and that conflict goes to the client as
-    `budget_busy(budget_name)`.
+    When `refusal` is set, raise it. Otherwise store `budget` if there is one (its status counts this eviction), then
+    mark and delete the pod; with `pin_resource_version` the deletion must fail if the pod has changed since it was
+    judged. Such a conflict goes to the client as `budget_busy(budget_name)` when there is a budget; without one, judge
+    again.
     """
 
     refusal: ApiError | None = None
@@ -359,7 +361,8 @@ def _lets_unready_pods_go(budget: Object) -> bool:
         return True
     status = budget.get("status", {})
     desired: int = status.get("desiredHealthy", 0)
-    return 0 < desired <= status.get("currentHealthy", 0)
+    healthy: int = status.get("currentHealthy", 0)
+    return 0 < desired <= healthy
 
 
 def _refusal(budget: Object) -> ApiError | None:
@@ -388,7 +391,7 @@ def budget_busy(name: str) -> TooManyRequests:
 
 def _why_none_allowed(name: str, status: dict[str, Any]) -> str:
     conditions = status.get("conditions", ())
-    condition = next((one for one in conditions if one.get("type") == "DisruptionAllowed"), {})
+    condition: dict[str, Any] = next((one for one in conditions if one.get("type") == "DisruptionAllowed"), {})
     explained = condition.get("status") == "False" and condition.get("message")
     desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     if explained and condition.get("reason") == "SyncFailed":

@@ -1,6 +1,7 @@
 """Advice about pods that are valid and probably not what their author meant.
 
-The texts go out as `Warning` headers; nothing depends on them. `path` is empty for a Pod and the path of the template otherwise.
+The texts go out as `Warning` headers; nothing depends on them. `path` is empty for a Pod and the path of the
+template otherwise.
 """
 
 from __future__ import annotations

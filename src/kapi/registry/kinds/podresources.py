@@ -1,7 +1,7 @@
 """CPU, memory and other resources of pods: names, requests and limits, sums, and the quality-of-service class.
 
-Quantities arrive in canonical form, so comparing strings tells equality and parsing never fails. Used by defaulting, by validation
-and by the resize sub-resource; pure functions.
+Quantities arrive in canonical form, so comparing strings tells equality and parsing never fails. Used by
+defaulting, by validation and by the resize sub-resource; pure functions.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ _INTEGER_RESOURCES = frozenset({
     "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
     "services.nodeports", "services.loadbalancers",
 })  # fmt: skip
-_STANDARD_RESOURCES = _CONTAINER_RESOURCES | _INTEGER_RESOURCES | {"storage", "requests.storage"} | {
-    f"{side}.{name}" for side in ("requests", "limits") for name in _CONTAINER_RESOURCES
-}
+_STANDARD_RESOURCES = (
+    _CONTAINER_RESOURCES
+    | _INTEGER_RESOURCES
+    | {"storage", "requests.storage"}
+    | {f"{side}.{name}" for side in ("requests", "limits") for name in _CONTAINER_RESOURCES}
+)
 
 
-# -- names ----------------------------------------------------------------------------------------------------------------
+# -- names ------------------------------------------------------------------------------------------------------------
 
 
 def is_native(name: str) -> bool:
@@ -78,7 +81,7 @@ def _check_name(errors: Errors, path: str, name: str, level: str) -> None:
         errors.append(fielderror.invalid(path, name, "doesn't follow extended resource name standard"))
 
 
-# -- requests and limits ------------------------------------------------------------------------------------------------
+# -- requests and limits ----------------------------------------------------------------------------------------------
 
 
 def check_requirements(errors: Errors, path: str, resources: Spec, level: str, claims: frozenset[str]) -> None:
@@ -158,14 +161,14 @@ def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozense
             errors.append(fielderror.FieldError("FieldValueNotFound", here, body))
 
 
-# -- sums over a pod ----------------------------------------------------------------------------------------------------
+# -- sums over a pod --------------------------------------------------------------------------------------------------
 
 
 def aggregate(spec: Spec, side: str) -> Amounts:
     """What all containers need together, `requests` or `limits`.
 
-    Init containers run one after the other beside the sidecars started before them, so they raise the sum only where their
-    peak is above what the regular containers need.
+    Init containers run one after the other beside the sidecars started before them, so they raise the sum only where
+    their peak is above what the regular containers need.
     """
     total: Amounts = {}
     for container in spec.get("containers", ()):
@@ -222,10 +225,12 @@ def _check_container_limits(errors: Errors, path: str, spec: Spec, roof: dict[st
         for name, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in roof and parse_quantity(quantity) > parse_quantity(roof[name]):
                 here = f"{path}.containers[{index}][{name}].limits"
-                errors.append(fielderror.invalid(here, quantity, f"must be less than or equal to pod limits of {roof[name]}"))
+                errors.append(
+                    fielderror.invalid(here, quantity, f"must be less than or equal to pod limits of {roof[name]}")
+                )
 
 
-# -- defaults -------------------------------------------------------------------------------------------------------------
+# -- defaults ---------------------------------------------------------------------------------------------------------
 
 
 def round_up_to_milli(quantities: dict[str, str]) -> None:
@@ -259,11 +264,15 @@ def default_pod_level_resources(spec: Spec) -> None:
         resources["requests"] = requests
 
 
-# -- quality of service ---------------------------------------------------------------------------------------------------
+# -- quality of service -----------------------------------------------------------------------------------------------
 
 
 def quality_of_service(pod: Spec) -> str:
-    """Guaranteed when every container limits cpu and memory to what it requests, BestEffort when none asks, else Burstable."""
+    """The class that decides which pods go first when a node runs short.
+
+    Guaranteed when every container limits cpu and memory to what it requests, BestEffort when none asks for any, else
+    Burstable.
+    """
     spec = pod["spec"]
     pod_level = spec.get("resources")
     if pod_level is not None:

@@ -1,7 +1,8 @@
 """Pod and PodTemplate: what the server fills in, accepts, and lets change.
 
-A pod's spec is a contract with the node that runs it, so nearly all of it is frozen once created; the exceptions are listed where they are
-judged. Sub-resources that change more (ephemeral containers, resize, binding, eviction) are in `pod_subresources`.
+A pod's spec is a contract with the node that runs it, so nearly all of it is frozen once created; the exceptions
+are listed where they are judged. Sub-resources that change more (ephemeral containers, resize, binding, eviction)
+are in `pod_subresources`.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _gated_condition(context: WriteContext) -> dict[str, Any]:
     }
 
 
-# -- validation ---------------------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def check_pod(errors: Errors, pod: Object) -> None:
@@ -257,7 +258,7 @@ def _undo_node_choice(masked: dict[str, Any], old: dict[str, Any]) -> None:
     masked["affinity"] = affinity
 
 
-# -- PodTemplate ----------------------------------------------------------------------------------------------------------
+# -- PodTemplate ------------------------------------------------------------------------------------------------------
 
 
 class PodTemplateStrategy(Strategy):
@@ -297,4 +298,3 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "Pod"): PodStrategy(),
     ("", "PodTemplate"): PodTemplateStrategy(),
 }
-

@@ -1,7 +1,7 @@
 """The rules of a pod spec as a whole, in a Pod or in a template.
 
-This module puts the parts together in the order the reference reports them and holds the rules that belong to no part: DNS, host
-names, host aliases, resource claims. It knows templates, but no kind.
+This module puts the parts together in the order the reference reports them and holds the rules that belong to no
+part: DNS, host names, host aliases, resource claims. It knows templates, but no kind.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _check_file_references(errors: Errors, path: str, spec: Spec) -> None:
                 errors.append(fielderror.invalid(field, name, "referenced volume must be of type emptyDir"))
 
 
-# -- annotations and templates --------------------------------------------------------------------------------------------
+# -- annotations and templates ----------------------------------------------------------------------------------------
 
 
 def check_pod_annotations(errors: Errors, path: str, annotations: dict[str, str], spec: Spec) -> None:
@@ -282,7 +282,10 @@ def check_annotations(errors: Errors, path: str, annotations: dict[str, str]) ->
     """Keys and total size of annotations."""
     for key in annotations:
         check_sentences(errors, path, key, names.qualified_name(key.lower()))
-    if sum(names.byte_length(key) + names.byte_length(value) for key, value in annotations.items()) > _TOTAL_ANNOTATION_BYTES:
+    if (
+        sum(names.byte_length(key) + names.byte_length(value) for key, value in annotations.items())
+        > _TOTAL_ANNOTATION_BYTES
+    ):
         errors.append(fielderror.too_long(path, _TOTAL_ANNOTATION_BYTES))
 
 
@@ -290,7 +293,9 @@ def check_always_restarts(errors: Errors, path: str, template: Spec, kind: str) 
     """Long-running workloads restart always and have no deadline."""
     spec = template.get("spec", {})
     if spec.get("restartPolicy") != "Always":
-        errors.append(fielderror.not_supported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ("Always",)))
+        errors.append(
+            fielderror.not_supported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ("Always",))
+        )
     if "activeDeadlineSeconds" in spec:
         detail = f"activeDeadlineSeconds in {kind} is not Supported"
         errors.append(fielderror.forbidden(f"{path}.spec.activeDeadlineSeconds", detail))

@@ -1,8 +1,9 @@
 """Defaults of pod specs, wherever they occur: in Pods and in the templates of every workload kind.
 
-These are the values a client finds filled in when it reads back what it sent, so that controllers need not know them. A Pod
-gets a few more than a template (requests from limits, host ports, service links). Everything here changes its argument in place
-and is idempotent; it runs on every decoded request body, so it is plain code without tables to walk.
+These are the values a client finds filled in when it reads back what it sent, so that controllers need not know
+them. A Pod gets a few more than a template (requests from limits, host ports, service links). Everything here
+changes its argument in place and is idempotent; it runs on every decoded request body, so it is plain code without
+tables to walk.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _DOMAIN = rf"(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
-_REFERENCE = re.compile(rf"(?:{_DOMAIN}/)?{_PATH}(?:/{_PATH})*(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?", re.ASCII)
+_REFERENCE = re.compile(
+    rf"(?:{_DOMAIN}/)?{_PATH}(?:/{_PATH})*(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?", re.ASCII
+)
 _IDENTIFIER = re.compile("[a-f0-9]{64}")
 
 
 @functools.lru_cache(maxsize=4096)
 def default_pull_policy(image: str) -> str:
-    """`Always` for what resolves to the tag `latest`, `IfNotPresent` otherwise, also for references that make no sense."""
+    """`Always` for what resolves to the tag `latest`; `IfNotPresent` otherwise, and for what is no reference."""
     match = _REFERENCE.fullmatch(image)
     if match is None or _IDENTIFIER.fullmatch(image):
         return "IfNotPresent"
@@ -46,7 +49,7 @@ def default_pull_policy(image: str) -> str:
     return "Always" if tag == "latest" else "IfNotPresent"
 
 
-# -- whole objects -----------------------------------------------------------------------------------------------------
+# -- whole objects ----------------------------------------------------------------------------------------------------
 
 
 def default_pod(pod: Spec) -> None:
@@ -116,7 +119,7 @@ def _mirror_service_account(spec: Spec) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-# -- containers ----------------------------------------------------------------------------------------------------------
+# -- containers -------------------------------------------------------------------------------------------------------
 
 
 def _default_requests(container: Spec) -> None:
@@ -138,23 +141,30 @@ def _default_container(container: Spec) -> None:
         if not port.get("protocol"):
             port["protocol"] = "TCP"
     for variable in container.get("env", ()):
-        source = variable.get("valueFrom")
-        if source:
-            _default_field_reference(source)
-            if "fileKeyRef" in source:
-                source["fileKeyRef"].setdefault("optional", False)
+        if "valueFrom" in variable:
+            _default_env_source(variable["valueFrom"])
     for name in _PROBES:
         if name in container:
             _default_probe(container[name])
     for handler in container.get("lifecycle", {}).values():
         if isinstance(handler, dict) and "httpGet" in handler:
             _default_http_get(handler["httpGet"])
+    _default_runtime(container)
+
+
+def _default_runtime(container: Spec) -> None:
     if not container.get("terminationMessagePath"):
         container["terminationMessagePath"] = "/dev/termination-log"
     if not container.get("terminationMessagePolicy"):
         container["terminationMessagePolicy"] = "File"
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = default_pull_policy(container.get("image", ""))
+
+
+def _default_env_source(source: Spec) -> None:
+    _default_field_reference(source)
+    if "fileKeyRef" in source:
+        source["fileKeyRef"].setdefault("optional", False)
 
 
 def _default_probe(probe: Spec) -> None:
@@ -180,7 +190,7 @@ def _default_field_reference(source: Spec) -> None:
         reference["apiVersion"] = "v1"
 
 
-# -- volumes --------------------------------------------------------------------------------------------------------------
+# -- volumes ----------------------------------------------------------------------------------------------------------
 
 
 def _default_volume(volume: Spec) -> None:
@@ -263,7 +273,7 @@ _VOLUME_DEFAULTS = {
 }
 
 
-# -- fields behind features that are off --------------------------------------------------------------------------------
+# -- fields behind features that are off ------------------------------------------------------------------------------
 
 
 def drop_disabled_fields(spec: Spec, old: Spec | None) -> None:
@@ -271,7 +281,9 @@ def drop_disabled_fields(spec: Spec, old: Spec | None) -> None:
     before = old or {}
     if "schedulingGroup" in spec and "schedulingGroup" not in before:
         del spec["schedulingGroup"]
-    used = {container.get("name") for container in _all_containers(before) if "stopSignal" in container.get("lifecycle", {})}
+    used = {
+        container.get("name") for container in _all_containers(before) if "stopSignal" in container.get("lifecycle", {})
+    }
     for container in _all_containers(spec):
         lifecycle = container.get("lifecycle")
         if lifecycle and "stopSignal" in lifecycle and not used:

@@ -37,7 +37,6 @@ class ReplicaSetStrategy(TemplatedStrategy):
     """The rules of a ReplicaSet."""
 
     initial_status: ClassVar[dict[str, int]] = {"replicas": 0}
-    selectable_fields: ClassVar[tuple[str, ...]] = ("status.replicas",)
 
     def default_spec(self, obj: Object, spec: Spec) -> None:
         """One replica."""
@@ -67,15 +66,12 @@ class ReplicaSetStrategy(TemplatedStrategy):
         check_not_above(errors, status, _COUNTS, "readyReplicas")
         return errors
 
-    def selectable(self, obj: Object) -> dict[str, str]:
-        """By the number of pods there are."""
-        return {"status.replicas": str(obj.get("status", {}).get("replicas", 0))}
-
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
     """The rules of a ReplicationController, whose selector is a plain map and may change."""
 
     default_propagation: ClassVar[str] = "Orphan"
+    selectable_fields: ClassVar[tuple[str, ...]] = ("status.replicas",)
 
     def default(self, obj: Object) -> None:
         """Selector and labels come from the template, which may be missing altogether."""
@@ -124,6 +120,10 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
     def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
         """As on create: nothing of a ReplicationController is fixed."""
         return self.validate_create(context, obj)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        """By the number of pods there are."""
+        return {"status.replicas": str(obj.get("status", {}).get("replicas", 0))}
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {

@@ -1,8 +1,9 @@
 """When two objects say the same thing, and what a person is shown when they do not.
 
 Immutability is judged on meaning: a field sent as its zero value (`false`, `0`, `""`, `[]`, `{}`) says the same as
-the field left out, because typed clients drop such fields on their way through. Maps whose keys users choose (labels and
-the like) are the exception: there an empty value is a value. Pure functions, used by the kinds that freeze part of their spec.
+the field left out, because typed clients drop such fields on their way through. Maps whose keys users choose
+(labels and the like) are the exception: there an empty value is a value. Pure functions, used by the kinds that
+freeze part of their spec.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 def difference(old: Any, new: Any) -> str:
     """The changed lines of two JSON values with three lines of context, as a unified diff."""
-    before, after = (msgspec.json.format(msgspec.json.encode(side, order="sorted"), indent=1).decode() for side in (old, new))
+    before, after = (
+        msgspec.json.format(msgspec.json.encode(side, order="sorted"), indent=1).decode() for side in (old, new)
+    )
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
     return "".join(line + "\n" for line in list(lines)[2:])

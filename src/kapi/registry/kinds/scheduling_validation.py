@@ -26,7 +26,7 @@ _BOTH = "exists in both matchLabelKeys and labelSelector"
 _NO_SELECTOR = "must not be specified when labelSelector is not set"
 
 
-# -- tolerations ----------------------------------------------------------------------------------------------------------
+# -- tolerations ------------------------------------------------------------------------------------------------------
 
 
 def check_tolerations(errors: Errors, path: str, tolerations: list[Spec]) -> None:
@@ -75,7 +75,7 @@ def check_only_added_tolerations(errors: Errors, path: str, new: list[Spec], old
     check_tolerations(errors, path, new)
 
 
-# -- affinity -------------------------------------------------------------------------------------------------------------
+# -- affinity ---------------------------------------------------------------------------------------------------------
 
 
 def check_affinity(errors: Errors, path: str, affinity: Spec) -> None:
@@ -121,9 +121,7 @@ def _check_node_expression(errors: Errors, path: str, requirement: Spec, *, chec
     operator, values = requirement.get("operator", ""), requirement.get("values", ())
     if operator in {"In", "NotIn"}:
         if not values:
-            errors.append(
-                fielderror.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            )
+            errors.append(fielderror.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
     elif operator in {"Exists", "DoesNotExist"}:
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -194,7 +192,7 @@ def _check_label_keys(errors: Errors, path: str, term: Spec) -> None:
         seen = set(selector.get("matchLabels", ()))
         for expression in selector.get("matchExpressions", ()):
             key = expression.get("key", "")
-            # Creation has already merged the keys into the selector: to find one twice means it was named there as well.
+            # Creation has merged the keys into the selector already: one found twice was named there as well.
             if key in match and key in seen:
                 errors.append(fielderror.invalid(f"{path}[{match.index(key)}]", key, _BOTH))
             seen.add(key)
@@ -228,7 +226,7 @@ def _merge_expression(selector: Spec, expression: Spec) -> None:
         expressions.append(expression)
 
 
-# -- spreading ------------------------------------------------------------------------------------------------------------
+# -- spreading --------------------------------------------------------------------------------------------------------
 
 
 def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec]) -> None:
@@ -242,7 +240,10 @@ def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec])
         if action not in _SCHEDULE_ACTIONS:
             errors.append(fielderror.not_supported(f"{here}.whenUnsatisfiable", action, _SCHEDULE_ACTIONS))
         pair = (key, action)
-        if any(pair == (other.get("topologyKey", ""), other.get("whenUnsatisfiable", "")) for other in constraints[index + 1 :]):
+        if any(
+            pair == (other.get("topologyKey", ""), other.get("whenUnsatisfiable", ""))
+            for other in constraints[index + 1 :]
+        ):
             shown = f"{{{key}, {action}}}"
             errors.append(fielderror.duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", shown))
         _check_min_domains(errors, f"{here}.minDomains", constraint.get("minDomains"), action)
@@ -262,7 +263,7 @@ def _check_min_domains(errors: Errors, path: str, domains: int | None, action: s
         errors.append(fielderror.invalid(path, domains, detail))
 
 
-# -- gates ----------------------------------------------------------------------------------------------------------------
+# -- gates ------------------------------------------------------------------------------------------------------------
 
 
 def check_scheduling_gates(errors: Errors, path: str, gates: list[Spec]) -> None:

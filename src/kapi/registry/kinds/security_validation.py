@@ -56,7 +56,7 @@ def each_container(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:
             yield f"{path}.{kind}[{index}]", container
 
 
-# -- pods -----------------------------------------------------------------------------------------------------------------
+# -- pods -------------------------------------------------------------------------------------------------------------
 
 
 def check_pod_security(errors: Errors, path: str, spec: Spec) -> None:
@@ -129,7 +129,14 @@ def check_operating_system(errors: Errors, path: str, spec: Spec) -> None:
     if not system:
         errors.append(fielderror.required(f"{path}.os.name"))
     elif system == "linux":
-        _forbid(errors, path, spec, ("windowsOptions",), ("windowsOptions",), "windows options cannot be set for a linux pod")
+        _forbid(
+            errors,
+            path,
+            spec,
+            ("windowsOptions",),
+            ("windowsOptions",),
+            "windows options cannot be set for a linux pod",
+        )
     elif system == "windows":
         for field in _LINUX_ONLY_SPEC:
             if spec.get(field) if field in {"hostPID", "hostIPC"} else field in spec:
@@ -176,7 +183,7 @@ def _host_process(holder: Spec) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-# -- containers ---------------------------------------------------------------------------------------------------------
+# -- containers -------------------------------------------------------------------------------------------------------
 
 
 def check_container_security(errors: Errors, path: str, context: Spec, *, host_users: bool) -> None:
@@ -206,7 +213,7 @@ def _check_no_escalation(errors: Errors, path: str, context: Spec) -> None:
         errors.append(fielderror.invalid(path, context, detail))
 
 
-# -- profiles and Windows options ---------------------------------------------------------------------------------------
+# -- profiles and Windows options -------------------------------------------------------------------------------------
 
 
 def _check_profiles(errors: Errors, path: str, context: Spec) -> None:
@@ -273,7 +280,7 @@ def _check_windows_options(errors: Errors, path: str, options: Spec | None) -> N
 
 
 def _user_name_sentences(name: str) -> list[str]:
-    """What is wrong with a Windows account, `DOMAIN\\user` or `user`."""
+    r"""What is wrong with a Windows account, `DOMAIN\user` or `user`."""
     if not name:
         return ["runAsUserName cannot be an empty string"]
     if any(ord(character) < 32 or ord(character) == 127 for character in name):
@@ -293,5 +300,5 @@ def _user_name_sentences(name: str) -> list[str]:
     if user and not user.strip(". "):
         sentences.append("runAsUserName's User cannot contain only periods or spaces")
     if _has_bad_user_character(user):
-        sentences.append('runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]')
+        sentences.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
     return sentences

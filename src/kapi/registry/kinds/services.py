@@ -2,7 +2,7 @@
 
 Addresses and node ports are taken in `reserve`, last before the commit, and given back when the commit fails. What
 an update stops using is given back after it went through. A dry run takes nothing and shows placeholders instead.
-After a Service is deleted for good the server calls `ServiceStrategy.forget`.
+What a deleted Service held is given back in `removed`.
 """
 
 from __future__ import annotations
@@ -143,6 +143,10 @@ class ServiceStrategy(Strategy):
         if context.subresource:
             return None
         self.pools.ensure_loaded(context.lookup)
+        # What is chosen must not leak into the request's own spec: with another generated name it is chosen anew.
+        obj["spec"] = dict(obj["spec"])
+        if obj["spec"].get("ports"):
+            obj["spec"]["ports"] = [dict(port) for port in obj["spec"]["ports"]]
         claim = _Claim(self.pools, obj, old)
         try:
             claim.take_addresses()
@@ -152,9 +156,9 @@ class ServiceStrategy(Strategy):
             raise
         return lambda committed: claim.settle(committed=committed)
 
-    def forget(self, obj: Object) -> None:
-        """Give back what a deleted Service held. Called once, after the deletion was committed."""
-        self.pools.forget(obj)
+    def removed(self, namespace: str, name: str) -> None:
+        """Give back what a deleted Service held."""
+        self.pools.forget(namespace, name)
 
     def _fill_placeholders(self, obj: Object) -> None:
         """What a dry run shows where the pools would have chosen."""
@@ -215,6 +219,7 @@ class _Claim:
             kept_ips, kept_ports = cluster_ips(self._service), node_ports(self._service)
             ips = [address for address in self._held_ips if address not in kept_ips]
             ports = [port for port in self._held_ports if port not in kept_ports]
+            self._pools.hold(self._service)
         for address in ips:
             self._pools.ips.give_back(address)
         for port in ports:

@@ -1,4 +1,4 @@
-"""What all kinds with a pod template have in common: flags, defaulting, preparation, and the numbers in their status."""
+"""What the kinds with a pod template have in common: flags, defaulting, preparation, and the counts in status."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def check_counts(errors: Errors, status: Spec, *fields: str) -> None:
 
 
 def check_not_above(errors: Errors, status: Spec, fields: tuple[str, ...], ready: str) -> None:
-    """No count is larger than `replicas`, and available ones are ready ones; `ready` is how the kind's message names those."""
+    """No count is above `replicas`, and available ones are ready; `ready` is what the kind's message calls those."""
     total = status.get("replicas", 0)
     for field in fields:
         if status.get(field, 0) > total:

@@ -1,7 +1,7 @@
 """Rules for the volumes of a pod: one source each, and what that source cannot do without.
 
-Also the rules for paths inside volumes, shared with mounts and profiles. Claim templates inside volumes and stateful sets
-are judged in `claims_validation`.
+Also the rules for paths inside volumes, shared with mounts and profiles. Claim templates inside volumes and
+stateful sets are judged in `claims_validation`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25
 
 def check_volumes(errors: Errors, path: str, volumes: list[Spec], pod_name: str, *, is_pod: bool) -> dict[str, Spec]:
     """Judge all volumes; returns those without errors by name, for the mounts that refer to them."""
-    created = {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if "ephemeral" in volume} if pod_name else set()
+    created = (
+        {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if "ephemeral" in volume} if pod_name else set()
+    )
     good: dict[str, Spec] = {}
     for index, volume in enumerate(volumes):
         here = f"{path}[{index}]"
@@ -96,7 +98,7 @@ def _check_initiator_length(errors: Errors, path: str, volume: Spec) -> None:
         errors.append(fielderror.invalid(f"{path}.name", volume.get("name", ""), detail))
 
 
-# -- paths ----------------------------------------------------------------------------------------------------------------
+# -- paths ------------------------------------------------------------------------------------------------------------
 
 
 def has_backstep(path: str) -> bool:
@@ -124,7 +126,7 @@ def check_local_path(errors: Errors, field: str, path: str) -> None:
         errors.append(fielderror.invalid(field, path, "must not start with '..'"))
 
 
-# -- files made from objects --------------------------------------------------------------------------------------------
+# -- files made from objects ------------------------------------------------------------------------------------------
 
 
 def _check_mode(errors: Errors, path: str, mode: int | None) -> None:
@@ -261,7 +263,7 @@ def _check_certificate(errors: Errors, volume_path: str, path: str, certificate:
         errors.append(fielderror.required(path, detail))
 
 
-# -- sources of other kinds -----------------------------------------------------------------------------------------------
+# -- sources of other kinds -------------------------------------------------------------------------------------------
 
 
 def _requires(*fields: str) -> Callable[[Errors, str, Spec], None]:

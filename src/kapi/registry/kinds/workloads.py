@@ -1,4 +1,4 @@
-"""Deployment, DaemonSet and ControllerRevision."""
+"""Deployment, DaemonSet and ControllerRevision; and the table of all kinds of the group `apps` but ReplicaSet."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kapi.registry.kinds.podspec_validation import (
     mismatched_labels,
 )
 from kapi.registry.kinds.sameness import same
+from kapi.registry.kinds.statefulsets import StatefulSetStrategy
 from kapi.registry.kinds.templated import (
     TemplatedStrategy,
     check_at_most_all,
@@ -209,7 +210,13 @@ class DaemonSetStrategy(TemplatedStrategy):
         """The counts are counts."""
         errors: Errors = []
         status = obj.get("status", {})
-        more = ("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount")
+        more = (
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        )
         check_counts(errors, status, *self.initial_status, *more)
         check_collisions(errors, status, old.get("status", {}))
         return errors
@@ -284,6 +291,7 @@ class ControllerRevisionStrategy(Strategy):
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("apps", "Deployment"): DeploymentStrategy(),
+    ("apps", "StatefulSet"): StatefulSetStrategy(),
     ("apps", "DaemonSet"): DaemonSetStrategy(),
     ("apps", "ControllerRevision"): ControllerRevisionStrategy(),
 }

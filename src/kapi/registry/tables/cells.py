@@ -1,7 +1,7 @@
 """The phrases cells are made of: ages, counts, lists cut short, labels, selectors, quantities.
 
-Stored objects leave out what is empty, so each reader here takes a missing field for the zero value of its type, which is what the
-reference prints. The empty markers differ by printer and are its own choice: `<none>`, `<unset>`, `<unknown>`.
+Stored objects leave out what is empty, so each reader here takes a missing field for the zero value of its type, which
+is what the reference prints. The empty markers differ by kind and are its own choice: `<none>`, `<unset>`, `<unknown>`.
 """
 
 from __future__ import annotations

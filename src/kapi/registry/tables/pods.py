@@ -1,14 +1,15 @@
 """Pods, and the one word that says how a pod is: the STATUS column.
 
-The word starts as the phase and is overruled by whatever says more: the reason on the pod, the first init container that is not done,
-the state of the containers, and at last the deletion of the pod. Restarts are folded on the way, because which containers
-count depends on how far the pod has come.
+The word starts as the phase and is overruled by whatever says more: the reason on the pod, the first init container
+that is not done, the state of the containers, and at last the deletion of the pod. Restarts are folded on the way,
+because which containers count depends on how far the pod has come.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kapi.api.duration import human_duration
 from kapi.api.meta import parse_time
 from kapi.registry.tables import cells
 from kapi.registry.tables.table import AGE, NAME, Table, text, wide
@@ -49,7 +50,7 @@ class _Restarts(NamedTuple):
         """As the column shows it: `0`, or `3 (5m ago)`."""
         if not self.times or self.last is None:
             return str(self.times)
-        return f"{self.times} ({cells.since(self.last.isoformat(), now)} ago)"
+        return f"{self.times} ({human_duration((now - self.last).total_seconds())} ago)"
 
 
 class _Initialization(NamedTuple):
@@ -81,7 +82,9 @@ def _ending(terminated: Object) -> str:
 def _sidecars(spec: Object) -> set[str]:
     """The names of the init containers that keep running beside the others."""
     return {
-        cells.string(each, "name") for each in cells.items(spec, "initContainers") if each.get("restartPolicy") == "Always"
+        cells.string(each, "name")
+        for each in cells.items(spec, "initContainers")
+        if each.get("restartPolicy") == "Always"
     }
 
 
@@ -169,7 +172,9 @@ def _readiness_gates(spec: Object, status: Object) -> str:
 
 
 def _ip(status: Object) -> str:
-    return cells.string(status, "podIP") or next((cells.string(each, "ip") for each in cells.items(status, "podIPs")), "")
+    return cells.string(status, "podIP") or next(
+        (cells.string(each, "ip") for each in cells.items(status, "podIPs")), ""
+    )
 
 
 def _pod(pod: Object, now: dt.datetime) -> list[Any]:

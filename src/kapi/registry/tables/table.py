@@ -1,7 +1,7 @@
 """What a table is: named columns, and a function that makes the cells of one object.
 
-This is the whole contract between the kinds in this package and the server, which asks for a table and fills in rows. A table knows one
-kind; it does no I/O and never changes the object it is shown.
+This is the whole contract between the kinds in this package and the server, which asks for a table and fills in rows. A
+table knows one kind; it does no I/O and never changes the object it is shown.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _as_listed(items: Sequence[Item]) -> Sequence[Item]:
 class Table:
     """The printed form of one kind.
 
-    Promises: `cells` answers for any object of the kind, whatever optional parts it lacks; `arrange` returns the same items, each once.
+    Promises: `cells` answers for any object of the kind, whatever parts it lacks; `arrange` returns the same items,
+    each once. A table is columns and one function for the row, so a kind that is defined at run time can have one too.
     """
 
     def __init__(

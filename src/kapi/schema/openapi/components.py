@@ -44,7 +44,7 @@ def _references(value: Any, base: str) -> Iterable[str]:
             yield from _references(entry, base)
     elif isinstance(value, dict):
         for key, entry in value.items():
-            if key == "$ref" and isinstance(entry, str):
+            if key == "$ref" and isinstance(entry, str) and entry.startswith(base):
                 yield entry.removeprefix(base)
             else:
                 yield from _references(entry, base)

@@ -1,21 +1,22 @@
 """The OpenAPI 2.0 document as protobuf, which kubectl before 1.27 asks for.
 
 The bytes are gnostic's `openapi.v2.Document`. That format spells every map out as a list of named values and every
-choice as a wrapper message, so the tables below say, per message, which JSON key goes into which field and how. Only
-what our documents contain is listed; a key that is not is a mistake and raises KeyError.
+choice as a wrapper message, so the tables below say, per message, which JSON key goes into which field and how. Of
+schemas they list all that the format has, of the rest what our documents contain; any other key raises KeyError.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    Encoder = Callable[[Any], Iterable[bytes]]
-    """The contents of one field, or of each of a repeated field."""
+    Encoder = Callable[[int, Any], bytes]
+    """Writes a value into the field of that number; a list into a repeated field."""
     Fields = Mapping[str, tuple[int, Encoder]]
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -50,15 +51,8 @@ def _message(fields: Fields, value: dict[str, Any]) -> bytes:
     """A message; keys that start with `x-` all go into its field for vendor extensions."""
     out = []
     for key, entry in value.items():
-        if key.startswith("x-"):
-            out.append(_delimited(fields["x-"][0], _named(key, _any(entry))))
-            continue
-        field, encoder = fields[key]
-        if encoder is _flag:
-            if entry:
-                out.append(_varint(field << 3) + b"\x01")
-        else:
-            out.extend(_delimited(field, content) for content in encoder(entry))
+        field, encoder = fields["x-" if key.startswith("x-") else key]
+        out.append(_delimited(field, _named(key, _any(entry))) if key.startswith("x-") else encoder(field, entry))
     return b"".join(out)
 
 
@@ -75,60 +69,71 @@ def _any(value: Any) -> bytes:
 # -- kinds of fields --------------------------------------------------------------------------------------------------
 
 
-def _flag(value: Any) -> Iterable[bytes]:
-    """A boolean; `_message` writes it, since it is no length-delimited content."""
-    raise AssertionError
+def _flag(field: int, value: bool) -> bytes:
+    return _varint(field << 3) + (b"\x01" if value else b"\x00")
 
 
-def _text(value: str) -> Iterable[bytes]:
-    return (value.encode(),)
+def _integer(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value & (1 << 64) - 1)
 
 
-def _texts(value: list[str]) -> Iterable[bytes]:
-    return (entry.encode() for entry in value)
+def _double(field: int, value: float) -> bytes:
+    return _varint(field << 3 | 1) + struct.pack("<d", value)
 
 
-def _one_any(value: Any) -> Iterable[bytes]:
-    return (_any(value),)
+def _text(field: int, value: str) -> bytes:
+    return _delimited(field, value.encode())
 
 
-def _anys(value: list[Any]) -> Iterable[bytes]:
-    return (_any(entry) for entry in value)
+def _texts(field: int, value: list[str]) -> bytes:
+    return b"".join(_delimited(field, entry.encode()) for entry in value)
+
+
+def _one_any(field: int, value: Any) -> bytes:
+    return _delimited(field, _any(value))
+
+
+def _anys(field: int, value: list[Any]) -> bytes:
+    return b"".join(_delimited(field, _any(entry)) for entry in value)
 
 
 def _one(fields: Fields) -> Encoder:
-    return lambda value: (_message(fields, value),)
+    """A message of its own."""
+    return lambda field, value: _delimited(field, _message(fields, value))
 
 
-def _map(content: Callable[[Any], bytes], field: int = 1) -> Encoder:
-    """A map message: named values in its field."""
-    return lambda value: (b"".join(_delimited(field, _named(name, content(entry))) for name, entry in value.items()),)
+def _map(content: Callable[[Any], bytes], inner: int = 1) -> Encoder:
+    """A map message: named values in its inner field."""
+
+    def encoder(field: int, value: dict[str, Any]) -> bytes:
+        entries = (_delimited(inner, _named(name, content(entry))) for name, entry in value.items())
+        return _delimited(field, b"".join(entries))
+
+    return encoder
 
 
-def _type(value: str) -> Iterable[bytes]:
-    return (_delimited(1, value.encode()),)
+def _type(field: int, value: str) -> bytes:
+    return _delimited(field, _delimited(1, value.encode()))
 
 
 def _schema(value: dict[str, Any]) -> bytes:
     return _message(_SCHEMA, value)
 
 
-def _schemas(value: list[dict[str, Any]]) -> Iterable[bytes]:
-    return (_schema(entry) for entry in value)
+def _schemas(field: int, value: list[dict[str, Any]]) -> bytes:
+    return b"".join(_delimited(field, _schema(entry)) for entry in value)
 
 
-def _wrapped_schema(value: dict[str, Any]) -> Iterable[bytes]:
-    return (_delimited(1, _schema(value)),)
+def _wrapped_schema(field: int, value: dict[str, Any]) -> bytes:
+    return _delimited(field, _delimited(1, _schema(value)))
 
 
-def _schema_or_flag(value: dict[str, Any] | bool) -> Iterable[bytes]:
-    if isinstance(value, bool):
-        return (_varint(2 << 3) + (b"\x01" if value else b"\x00"),)
-    return _wrapped_schema(value)
+def _schema_or_flag(field: int, value: dict[str, Any] | bool) -> bytes:
+    return _delimited(field, _flag(2, value) if isinstance(value, bool) else _delimited(1, _schema(value)))
 
 
-def _parameters(value: list[dict[str, Any]]) -> Iterable[bytes]:
-    return (_delimited(1, _parameter(entry)) for entry in value)
+def _parameters(field: int, value: list[dict[str, Any]]) -> bytes:
+    return b"".join(_delimited(field, _delimited(1, _parameter(entry))) for entry in value)
 
 
 def _parameter(value: dict[str, Any]) -> bytes:
@@ -138,15 +143,15 @@ def _parameter(value: dict[str, Any]) -> bytes:
     return _delimited(2, _delimited(field, _message(fields, value)))
 
 
-def _requirements(value: list[dict[str, list[str]]]) -> Iterable[bytes]:
-    scopes = _map(lambda names: b"".join(_delimited(1, name.encode()) for name in names))
-    return (content for entry in value for content in scopes(entry))
+def _requirements(field: int, value: list[dict[str, list[str]]]) -> bytes:
+    scopes = _map(lambda names: _texts(1, names))
+    return b"".join(scopes(field, entry) for entry in value)
 
 
 # -- the messages -----------------------------------------------------------------------------------------------------
 
 _VENDOR: Encoder = _one_any
-"""The encoder beside a vendor-extension field; `_message` looks at the field number only."""
+"""Stands beside the number of a vendor-extension field; `_message` names the value itself."""
 
 _SCHEMA: Fields = {
     "$ref": (1, _text),
@@ -154,8 +159,19 @@ _SCHEMA: Fields = {
     "title": (3, _text),
     "description": (4, _text),
     "default": (5, _one_any),
+    "multipleOf": (6, _double),
+    "maximum": (7, _double),
+    "exclusiveMaximum": (8, _flag),
+    "minimum": (9, _double),
+    "exclusiveMinimum": (10, _flag),
+    "maxLength": (11, _integer),
+    "minLength": (12, _integer),
     "pattern": (13, _text),
+    "maxItems": (14, _integer),
+    "minItems": (15, _integer),
     "uniqueItems": (16, _flag),
+    "maxProperties": (17, _integer),
+    "minProperties": (18, _integer),
     "required": (19, _texts),
     "enum": (20, _anys),
     "additionalProperties": (21, _schema_or_flag),
@@ -163,6 +179,7 @@ _SCHEMA: Fields = {
     "items": (23, _wrapped_schema),
     "allOf": (24, _schemas),
     "properties": (25, _map(_schema)),
+    "readOnly": (27, _flag),
     "example": (30, _one_any),
     "x-": (31, _VENDOR),
 }
@@ -171,7 +188,7 @@ _BODY_PARAMETER: Fields = {
     "name": (2, _text),
     "in": (3, _text),
     "required": (4, _flag),
-    "schema": (5, lambda value: (_schema(value),)),
+    "schema": (5, lambda field, value: _delimited(field, _schema(value))),
 }
 _QUERY_PARAMETER: Fields = {
     "required": (1, _flag),
@@ -213,7 +230,7 @@ _API_KEY: Fields = {"type": (1, _text), "name": (2, _text), "in": (3, _text), "d
 _DOCUMENT: Fields = {
     "swagger": (1, _text),
     "info": (2, _one({"title": (1, _text), "version": (2, _text)})),
-    "paths": (8, _map(lambda value: _message(_PATH_ITEM, value), field=2)),
+    "paths": (8, _map(lambda value: _message(_PATH_ITEM, value), inner=2)),
     "definitions": (9, _map(_schema)),
     "security": (12, _requirements),
     "securityDefinitions": (13, _map(lambda value: _delimited(2, _message(_API_KEY, value)))),

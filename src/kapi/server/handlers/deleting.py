@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kapi.api.errors import BadRequest, GroupKind, Invalid, NotFound, UnsupportedMediaType
+from kapi.api.errors import BadRequest, GroupKind, Invalid, NotFound
 from kapi.api.fielderror import FieldError, invalid, not_supported
 from kapi.api.meta import GroupVersionKind
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError
+from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.registry.deletion import DeleteOptions, without_preconditions
 from kapi.schema.typed import TypeMismatch, kind_schema
-from kapi.server.decode import BODY_TYPES, PROTOBUF, YAML, check_size, media_type
+from kapi.server.decode import check_size
 from kapi.server.handlers.reading import select
 from kapi.server.handlers.writing import admit_for, operation_of, write_context
 from kapi.server.options import META, WriteOptions, list_options
@@ -88,7 +89,7 @@ def read_options(context: Context) -> tuple[DeleteOptions, bool]:
     request = context.request
     check_size(request)
     return options_of(
-        _from_body(request.body, media_type(request)) if request.body else _from_query(context.query)
+        _from_body(request.body, body_type(request.headers.get("content-type"))) if request.body else _from_query(context.query)
     )
 
 
@@ -109,8 +110,6 @@ def options_of(fields: Object) -> tuple[DeleteOptions, bool]:
 
 
 def _from_body(body: bytes, media: str) -> Object:
-    if media not in ("", *BODY_TYPES):
-        raise UnsupportedMediaType.accepted(BODY_TYPES)
     try:
         fields: Any
         if media == PROTOBUF:

@@ -1,0 +1,91 @@
+"""The rules of each built-in kind, gathered: strategies, special stores, conversions between versions.
+
+A module here holds the kinds of one area and lists them in its `STRATEGIES`. A kind that is in none of them has the plain strategy and is
+judged by its schema alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.registry.kinds import (
+    autoscaling,
+    batch,
+    certificates,
+    configuration,
+    endpoints,
+    events,
+    leases,
+    namespaces,
+    networking,
+    nodes,
+    pods,
+    policy,
+    quotas,
+    rbac,
+    replicas,
+    scheduling,
+    serviceaccounts,
+    services,
+    storagekinds,
+    volumes,
+    workloads,
+)
+from kapi.registry.kinds.autoscalingversions import to_v1, to_v2
+from kapi.registry.kinds.events import to_core_v1, to_events_v1
+from kapi.registry.namespacestore import NamespaceStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import Object
+    from kapi.registry.store import Store
+    from kapi.registry.strategy import Strategy
+
+    Convert = Callable[[Object], Object]
+
+_AREAS = (
+    autoscaling,
+    batch,
+    certificates,
+    configuration,
+    endpoints,
+    events,
+    leases,
+    namespaces,
+    networking,
+    nodes,
+    pods,
+    policy,
+    quotas,
+    rbac,
+    replicas,
+    scheduling,
+    serviceaccounts,
+    services,
+    storagekinds,
+    volumes,
+    workloads,
+)
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    kind: strategy for area in _AREAS for kind, strategy in area.STRATEGIES.items()
+}
+"""By (group, kind) of the stored version."""
+
+STORES: dict[tuple[str, str], type[Store]] = {("", "Namespace"): NamespaceStore}
+"""Kinds whose store does more than the generic one."""
+
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_EVENT_FIELDS = {
+    **{f"regarding.{field}": f"involvedObject.{field}" for field in _REFERENCE},
+    "reason": "reason",
+    "reportingController": "reportingComponent",
+    "type": "type",
+}
+
+CONVERSIONS: dict[tuple[str, str, str], tuple[Convert, Convert, dict[str, str]]] = {
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): (to_v2, to_v1, {}),
+    ("events.k8s.io", "v1", "Event"): (to_core_v1, to_events_v1, _EVENT_FIELDS),
+}
+"""Served versions that are not the stored one: to it, from it, and its names of selectable fields → the stored one's."""

@@ -1,0 +1,46 @@
+"""A program that writes to a SQLite store as fast as it can and says what was acknowledged; made to be killed.
+
+One line per acknowledged write: key, revision (negative for a removal). A write of the line is one system call, so what the
+reader has read was acknowledged, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+from pathlib import Path
+
+from kapi.storage.interface import Draft
+from kapi.storage.sqlite import SqliteStorage
+
+WRITERS = 20
+
+
+async def write(store: SqliteStorage, name: str) -> None:
+    revision = 0
+    for number in itertools.count():
+        key = f"/{name}/{number // 4}"
+        if number % 4 == 0:
+            revision = 0
+        if number % 8 == 7:
+            removal = await store.delete(key, revision)
+            os.write(1, f"{key} {-removal}\n".encode())
+        else:
+            revision = await store.put(key, Draft(b"x" * 700, b"y" * 800), revision)
+            os.write(1, f"{key} {revision}\n".encode())
+
+
+async def compact(store: SqliteStorage) -> None:
+    while True:
+        await store.compact(max(0, store.revision - 100))
+        await asyncio.sleep(0.005)
+
+
+async def main(path: Path, run: str) -> None:
+    store = await SqliteStorage.open(path)
+    await asyncio.gather(compact(store), *(write(store, f"{run}-{number}") for number in range(WRITERS)))
+
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
