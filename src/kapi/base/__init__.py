@@ -1,0 +1,1 @@
+"""What has nothing to do with Kubernetes: clocks, loops, TLS, logs, fail points."""

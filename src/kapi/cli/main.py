@@ -29,10 +29,15 @@ def up(
     data_dir: Annotated[Path, typer.Option(help="Where keys and the database are kept.")] = Path(".kapi"),
     bind: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 picks a free one.")] = "127.0.0.1:6443",
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Where to write the admin's kubeconfig.", show_default="DATA_DIR/admin.kubeconfig")
+        Path | None,
+        typer.Option(help="Where to write the admin's kubeconfig.", show_default="DATA_DIR/admin.kubeconfig"),
     ] = None,
     storage: Annotated[str, typer.Option(help="sqlite or memory.")] = "sqlite",
     socket: Annotated[Path | None, typer.Option(help="Also listen on this unix socket.")] = None,
+    history_seconds: Annotated[
+        float,
+        typer.Option(min=1, help="How long old revisions can be listed and watched from; clients expect 75 or more."),
+    ] = 300,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Start the control plane; stop it with Ctrl-C or SIGTERM."""
@@ -45,6 +50,7 @@ def up(
             kubeconfig=kubeconfig,
             storage=storage,
             socket=socket,
+            history_seconds=history_seconds,
             log_level=log_level,
         )
     )
@@ -59,3 +65,7 @@ def version() -> None:
 def main() -> None:
     """Entry point."""
     app()
+
+
+if __name__ == "__main__":
+    main()

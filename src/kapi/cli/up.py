@@ -22,12 +22,19 @@ UNAVAILABLE = 1
 
 
 def run(
-    *, data_dir: Path, bind: str, kubeconfig: Path | None, storage: str, socket: Path | None, log_level: str
+    *,
+    data_dir: Path,
+    bind: str,
+    kubeconfig: Path | None,
+    storage: str,
+    socket: Path | None,
+    history_seconds: float,
+    log_level: str,
 ) -> int:
     """Run until stopped; returns the exit status."""
     try:
         host, port = parse_bind(bind)
-        options = Options(data_dir, host, port, kubeconfig, check_storage(storage), socket)
+        options = Options(data_dir, host, port, kubeconfig, check_storage(storage), socket, history_seconds)
         configure(log_level)
         return run_loop(_main(options))
     except (OptionError, ValueError) as error:

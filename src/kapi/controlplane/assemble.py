@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,7 +25,7 @@ from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.serve import Server
 from kapi.server.services import Services
-from kapi.storage.compact import Compactor
+from kapi.storage.compact import PROMISED_SECONDS, Compactor
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite import SqliteStorage
 
@@ -36,14 +36,19 @@ if TYPE_CHECKING:
     from kapi.controlplane.options import Options
     from kapi.storage.interface import Storage
 
+COMPACTION_INTERVAL = 15.0
+MAX_REVISIONS = 1_000_000
+"""History beyond this many revisions is given up early, down to what clients are promised."""
+
 _log = structlog.get_logger("kapi.controlplane")
 
 
 class ControlPlane:
     """One running control plane.
 
-    `start` returns when requests are served and the system's objects exist. `failed` is done when the store has failed: the
-    caller stops and exits non-zero. `stop` lets requests in flight finish, ends watches, and closes the store last.
+    `start` returns when requests are served and the system's objects exist. `failed` is done when the store has
+    failed: the caller stops and exits non-zero. `stop` lets requests in flight finish, ends watches, and closes the
+    store last.
     """
 
     def __init__(self, options: Options, *, clock: Clock | None = None) -> None:
@@ -66,7 +71,7 @@ class ControlPlane:
         credentials = bootstrap.ensure_credentials(options)
         self._storage = storage = await self._open_storage()
         storage.on_failure = self._storage_failed
-        self.catalog = catalog = Catalog(storage, self.clock)
+        self.catalog = catalog = Catalog(storage, self.clock, retention=options.history_seconds)
         await catalog.hub.load()
         self.metrics.observe_caches(catalog.hub)
         services = self._services(catalog, credentials)
@@ -86,7 +91,16 @@ class ControlPlane:
         await bootstrap.ensure_objects(self.transport, server.port)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         self._spawn(self.metrics.watch_loop_lag())
-        self._spawn(Compactor(storage, self.clock, retention=options.history_seconds).run())
+        history = options.history_seconds
+        compactor = Compactor(
+            storage,
+            self.clock,
+            retention=history,
+            interval=min(COMPACTION_INTERVAL, history / 4),
+            max_revisions=MAX_REVISIONS,
+            floor=min(history, PROMISED_SECONDS),
+        )
+        self._spawn(compactor.run())
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
@@ -143,7 +157,8 @@ async def serve(options: Options, stop: asyncio.Event, ready: Callable[[ControlP
         await plane.start()
         ready(plane)
         stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait([stopping, plane.failed], return_when=asyncio.FIRST_COMPLETED)
+        waiting: list[asyncio.Future[Any]] = [stopping, plane.failed]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await stopping

@@ -1,0 +1,1 @@
+"""What is served and how it behaves: the catalog, the generic store, the rules of each kind, tables."""

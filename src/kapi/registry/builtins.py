@@ -1,7 +1,7 @@
 """The table of built-in resources: one line each, as `kubectl api-resources` would print them.
 
-Group order is discovery order (it decides which `events` a short name means). What a kind *does* is in `kinds/`; what it
-looks like is in the generated schemas; this file only says what is served.
+Group order is discovery order (it decides which `events` a short name means). What a kind *does* is in `kinds/`;
+what it looks like is in the generated schemas; this file only says what is served.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ _CORE = (
     _cluster(
         "nodes", "Node", "no", subresources=(Subresource("proxy", "NodeProxyOptions", PROXY_VERBS), _status("Node"))
     ),
-    _namespaced("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=(_status("PersistentVolumeClaim"),)),
+    _namespaced(
+        "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=(_status("PersistentVolumeClaim"),)
+    ),
     _cluster("persistentvolumes", "PersistentVolume", "pv", subresources=(_status("PersistentVolume"),)),
     _namespaced(
         "pods",
@@ -213,7 +215,11 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "policy",
         "v1",
-        (_namespaced("poddisruptionbudgets", "PodDisruptionBudget", "pdb", subresources=(_status("PodDisruptionBudget"),)),),
+        (
+            _namespaced(
+                "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subresources=(_status("PodDisruptionBudget"),)
+            ),
+        ),
     ),
     Group(
         "rbac.authorization.k8s.io",

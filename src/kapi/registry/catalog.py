@@ -1,7 +1,7 @@
 """Everything that is served, and how to find it: the catalog of resources, by group, version and name.
 
-Built once from the table of built-ins; custom resources will join and leave it at run time. Discovery and OpenAPI read it,
-the router looks resources up in it, and rules that span kinds read other objects through it (`Lookup`).
+Built once from the table of built-ins; custom resources will join and leave it at run time. Discovery and OpenAPI
+read it, the router looks resources up in it, and rules that span kinds read other objects through it (`Lookup`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import GroupResource
 from kapi.registry.builtins import GROUPS
 from kapi.registry.encoding import BodyReader, head_of
-from kapi.registry.rules import CONVERSIONS, STORES, STRATEGIES
 from kapi.registry.resource import Resource
+from kapi.registry.rules import CONVERSIONS, STORES, STRATEGIES
 from kapi.registry.store import Store
 from kapi.registry.strategy import Strategy
 from kapi.storage.keys import resource_prefix
-from kapi.storage.watchcache import CacheHub
+from kapi.storage.watchcache import RETENTION, CacheHub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,13 +32,13 @@ _PLAIN = Strategy()
 class Catalog:
     """All resources served now. `groups` keeps discovery order; a group's first version is its preferred one."""
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    def __init__(self, storage: Storage, clock: Clock, *, retention: float = RETENTION) -> None:
         self.storage = storage
         self.clock = clock
         self.groups: dict[str, dict[str, dict[str, Resource]]] = {}
         self._stores: dict[GroupResource, Store] = {}
         self._readers: dict[str, BodyReader] = {}
-        self.hub = CacheHub(storage, self._reader, clock=clock)
+        self.hub = CacheHub(storage, self._reader, clock=clock, retention=retention)
         for group in GROUPS:
             self._add_group(group)
 

@@ -1,10 +1,12 @@
 """Deletion: grace periods, finalizers, preconditions and propagation policy, as one state machine.
 
-An object goes in one of three ways. At once, when nothing holds it. After its finalizers are gone, when it has some: then it is
-only marked, and the update that removes the last finalizer removes the object (`Store.update`). After a grace
-period, which only pods have: then it is marked with a time in the future, and whoever runs it deletes it again with grace 0.
+An object goes in one of three ways. At once, when nothing holds it. After its finalizers are gone, when it has
+some: then it is only marked, and the update that removes the last finalizer removes the object (`Store.update`).
+After a grace period, which only pods have: then it is marked with a time in the future, and whoever runs it deletes
+it again with grace 0.
 
-The propagation policy is written down as a finalizer (`orphan`, `foregroundDeletion`); acting on it is the garbage collector's work.
+The propagation policy is written down as a finalizer (`orphan`, `foregroundDeletion`); acting on it is the garbage
+collector's work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How objects become bytes, once, at their write.
 
-A stored value is JSON that begins `{"kind":…,"apiVersion":…,"metadata":{…}` with resourceVersion before anything a user can nest. That
-order is what lets the rest of the server splice: the `head` (kind and apiVersion) is cut off and put back per served version,
-and the revision is filled in by the store at commit.
+A stored value is JSON that begins `{"kind":…,"apiVersion":…,"metadata":{…}` with resourceVersion before anything a
+user can nest. That order is what lets the rest of the server splice: the `head` (kind and apiVersion) is cut off
+and put back per served version, and the revision is filled in by the store at commit.
 """
 
 from __future__ import annotations

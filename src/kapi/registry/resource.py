@@ -1,7 +1,8 @@
 """A served resource: what discovery says of it, and the store behind it.
 
-One `Resource` is one row of `kubectl api-resources` at one version. Two of them may share a store: `events` in the core group and in
-`events.k8s.io` are two views of one stored kind, `autoscaling/v1` and `/v2` likewise; then `to_hub` and `from_hub` convert.
+One `Resource` is one row of `kubectl api-resources` at one version. Two of them may share a store: `events` in the
+core group and in `events.k8s.io` are two views of one stored kind, `autoscaling/v1` and `/v2` likewise; then
+`to_hub` and `from_hub` convert.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules of each built-in kind, gathered: strategies, special stores, conversions between versions.
 
-A module here holds the kinds of one area and lists them in its `STRATEGIES`. A kind that is in none of them has the plain strategy and is
-judged by its schema alone.
+A module here holds the kinds of one area and lists them in its `STRATEGIES`. A kind that is in none of them has the
+plain strategy and is judged by its schema alone.
 """
 
 from __future__ import annotations
@@ -88,4 +88,5 @@ CONVERSIONS: dict[tuple[str, str, str], tuple[Convert, Convert, dict[str, str]]]
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): (to_v2, to_v1, {}),
     ("events.k8s.io", "v1", "Event"): (to_core_v1, to_events_v1, _EVENT_FIELDS),
 }
-"""Served versions that are not the stored one: to it, from it, and its names of selectable fields → the stored one's."""
+"""Served versions that are not the stored one: to it, from it, and its names of selectable fields → the stored
+one's."""

@@ -1,7 +1,8 @@
 """The generic registry: every write of every kind goes through here, in the same steps.
 
-`Store` owns one stored kind. It reads from the watch cache and writes to storage with the revision it read, so two writers cannot both
-win; what differs between kinds is asked of the `Strategy`. Admission comes in as functions, so this room knows nothing of requests.
+`Store` owns one stored kind. It reads from the watch cache and writes to storage with the revision it read, so two
+writers cannot both win; what differs between kinds is asked of the `Strategy`. Admission comes in as functions, so
+this room knows nothing of requests.
 
 A dry run goes through every step but the last: nothing is reserved and nothing is committed.
 """
@@ -87,8 +88,8 @@ class StatusRules(Rules):
 class Store:
     """All objects of one stored kind.
 
-    Invariants: a stored object always satisfies its strategy's rules as of its write; its key is built from its own name and
-    namespace; its uid and creationTimestamp never change.
+    Invariants: a stored object always satisfies its strategy's rules as of its write; its key is built from its own
+    name and namespace; its uid and creationTimestamp never change.
     """
 
     def __init__(
@@ -229,7 +230,8 @@ class Store:
     ) -> Written:
         """Change an object: `build` is given the current state (its own copy) and returns the wanted one.
 
-        A uid in the wanted state is a precondition, unless it is the result of a `patch`; there it is a forbidden change.
+        A uid in the wanted state is a precondition, unless it is the result of a `patch`; there it is a forbidden
+        change.
 
         The wanted state is conditional when it carries a resourceVersion: then a lost race is a Conflict. Otherwise the
         update is built anew on the winner's state until it goes through.
@@ -290,9 +292,7 @@ class Store:
             if "deletionGracePeriodSeconds" in before:
                 metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
         rules.prepare(context, obj, old)
-        errors = validate_object_meta(
-            obj["metadata"], namespaced=self.namespaced, name_rule=_any_name, path="metadata"
-        )
+        errors = validate_object_meta(obj["metadata"], namespaced=self.namespaced, name_rule=_any_name, path="metadata")
         errors += validate_object_meta_update(obj["metadata"], before)
         errors += rules.validate(context, obj, old)
         if self._by_schema:

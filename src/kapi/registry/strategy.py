@@ -1,8 +1,8 @@
 """What differs from kind to kind: defaulting, preparation, validation, and a few flags.
 
-The generic store (`store.py`) runs every write through the same steps and asks the kind's `Strategy` at each. Hooks are plain
-functions on decoded objects: they may change `obj` in place where they say so, never `old`, and do no I/O. The base class is a
-complete, permissive strategy; `kinds/` has the deep ones.
+The generic store (`store.py`) runs every write through the same steps and asks the kind's `Strategy` at each. Hooks
+are plain functions on decoded objects: they may change `obj` in place where they say so, never `old`, and do no
+I/O. The base class is a complete, permissive strategy; `kinds/` has the deep ones.
 
 Order on create:  default → prepare_create → validate_create → (admission) → reserve → commit
 Order on update:  default → prepare_update → validate_update → (admission) → reserve → commit
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Lookup(Protocol):
     """Read access to what is stored, for the few rules that span objects. Answers are the latest committed state.
 
-    `resource` is the plural with its group, as `GroupResource` prints it: `services`, `priorityclasses.scheduling.k8s.io`.
+    `resource` is the plural with its group, as `GroupResource` prints it: `services`,
+    `priorityclasses.scheduling.k8s.io`.
     """
 
     def get(self, resource: str, namespace: str, name: str) -> Object | None:
@@ -62,7 +63,6 @@ class WriteContext:
         self.subresource = subresource
         self.warnings: list[str] = []
         """Texts for `Warning` headers; hooks append."""
-
 
 
 class Strategy:

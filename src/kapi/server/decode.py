@@ -1,18 +1,19 @@
 """From a request body to an object: media type, limits, format, kind, schema, strictness. Nothing here stores anything.
 
-YAML is parsed off the event loop, because it is slow; JSON and protobuf are not, because the limit on bodies bounds them.
+YAML is parsed off the event loop, because it is slow; JSON and protobuf are not, because the limit on bodies bounds
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kapi.api.errors import BadRequest, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.meta import GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
-from kapi.codec.limits import BODY_BYTES
+from kapi.codec.limits import BODY_BYTES, PROTOBUF_OFF_LOOP_BYTES
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.schema.typed import TypeMismatch
 
@@ -46,30 +47,37 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
     check_size(request)
     obj, duplicates = await _parse(request.body, media, expected.gvk.kind, strict=validation != "Ignore")
     check_kind(obj, expected.gvk)
+    if duplicates and media == YAML and validation == "Strict":
+        duplicates = [yaml.strict_error(duplicates)]
     problems = coerce(obj, expected) + duplicates
     report(context, expected.gvk, problems, validation)
     return obj
 
 
 async def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[Object, list[str]]:
-    no_duplicates: list[str] = []
+    duplicates: list[str] = []
+    obj: Any
     try:
         if media == PROTOBUF:
-            obj, duplicates = protobuf.decode(body), no_duplicates
+            obj = (
+                protobuf.decode(body)
+                if len(body) <= PROTOBUF_OFF_LOOP_BYTES
+                else await asyncio.to_thread(protobuf.decode, body)
+            )
         elif media == YAML:
             obj, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, body)
         elif strict:
             obj, duplicates = json.decode_with_duplicates(body)
         else:
-            obj, duplicates = json.decode(body), no_duplicates
+            obj = json.decode(body)
     except UnknownMessage as error:
         raise UnsupportedMediaType(str(error)) from None
     except DecodeError as error:
-        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
+        raise _unrecognized(kind, f"json parse error: {error}", body) from None
     if not isinstance(obj, dict):
         kinds = {list: "array", str: "string", bool: "bool", type(None): "null"}
         what = kinds.get(type(obj), "number")
-        why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type {_GO_META}"
+        why = f"json parse error: json: cannot unmarshal {what} into Go value of type {_GO_META}"
         raise _unrecognized(kind, why, body)
     return obj, duplicates
 
@@ -81,7 +89,9 @@ def _unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
         shown = body[:30].decode(errors="replace") + (" ..." if len(body) > 30 else "")
     else:
         shown = body[:30].hex() + (" ..." if len(body) > 30 else "")
-    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})")
+    return BadRequest(
+        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({shown})"
+    )
 
 
 def check_kind(obj: Object, gvk: GroupVersionKind) -> None:
@@ -91,17 +101,22 @@ def check_kind(obj: Object, gvk: GroupVersionKind) -> None:
     if kind == gvk.kind and api_version == gvk.api_version:
         obj["kind"], obj["apiVersion"] = kind, api_version
         return
+    must = f"the object provided is unrecognized (must be of type {gvk.kind})"
     if not isinstance(kind, str) or not isinstance(api_version, str):
-        raise BadRequest(f'the object provided is unrecognized (must be of type {gvk.kind}): kind and apiVersion must be strings')
+        raise BadRequest(f"{must}: kind and apiVersion must be strings")
+    if api_version.count("/") > 1:
+        raise BadRequest(f"{must}: unexpected GroupVersion string: {api_version}")
     prefix = f'{kind} in version "{_version(api_version)}" cannot be handled as a {gvk.kind}'
-    if api_version != gvk.api_version:
-        if GroupVersion.parse(api_version).group == gvk.group if api_version.count("/") < 2 else False:
-            raise BadRequest(
-                f"the API version in the data ({api_version}) does not match the expected API version ({gvk.api_version})"
-            )
+    if GroupVersion.parse(api_version).group != gvk.group:
         raise BadRequest(f'{prefix}: no kind "{kind}" is registered for version "{api_version}" in this server')
+    if api_version != gvk.api_version:
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version ({gvk.api_version})"
+        )
     family = gvk.group.partition(".")[0] or "core"
-    raise BadRequest(f"{prefix}: converting ({_version(api_version)}.{kind}) to ({family}.{gvk.kind}): unknown conversion")
+    raise BadRequest(
+        f"{prefix}: converting ({_version(api_version)}.{kind}) to ({family}.{gvk.kind}): unknown conversion"
+    )
 
 
 def _version(api_version: str) -> str:

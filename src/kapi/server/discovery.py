@@ -1,6 +1,7 @@
 """Discovery: which groups, versions and resources there are, in the old form and in the aggregated one.
 
-Documents are rendered from the catalog when first asked for and kept until it changes; an ETag lets clients ask whether it did.
+Documents are rendered from the catalog when first asked for and kept until it changes; an ETag lets clients ask
+whether it did.
 """
 
 from __future__ import annotations
@@ -130,9 +131,7 @@ def _discovery_group(group: str, catalog: Catalog) -> Object:
     versions = [
         {
             "version": version,
-            "resources": [
-                _discovery_resource(resources[name]) for name in sorted(resources)
-            ],
+            "resources": [_discovery_resource(resources[name]) for name in sorted(resources)],
             "freshness": "Current",
         }
         for version, resources in catalog.groups[group].items()

@@ -1,7 +1,7 @@
 """/healthz, /livez and /readyz: named checks, each of which can be asked for, listed or left out.
 
-Alive means: restarting would not help. Ready means: send requests here. A failing check says only its name to the outside; the
-reason goes to the log.
+Alive means: restarting would not help. Ready means: send requests here. A failing check says only its name to the
+outside; the reason goes to the log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests and responses as the pipeline sees them, free of sockets.
 
-`serve.py` makes a `Request` of what a connection reads and writes out what the pipeline returns; the in-process transport does
-the same without a socket. Nothing here parses or decides.
+`serve.py` makes a `Request` of what a connection reads and writes out what the pipeline returns; the in-process
+transport does the same without a socket. Nothing here parses or decides.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Response:
 class Stream(Protocol):
     """The sending end of a response without a length: a watch.
 
-    `write` never waits and never blocks: it hands bytes to the transport. What the peer does not read piles up there and is
-    counted by `pending`; whoever writes decides when that is too much and calls `abort`.
+    `write` never waits and never blocks: it hands bytes to the transport. What the peer does not read piles up
+    there and is counted by `pending`; whoever writes decides when that is too much and calls `abort`.
     """
 
     @property
@@ -119,7 +119,6 @@ class StreamResponse:
         self.status = status
         self.headers = headers
         self.run = run
-
 
 
 class Handler(Protocol):

@@ -1,7 +1,7 @@
 """/metrics: what the server does, in Prometheus' words and under the names tools already look for.
 
-Label values come from closed sets only (the catalog's resources, known verbs, status codes): what a client sends never becomes a
-label, so the number of series cannot be driven up from outside.
+Label values come from closed sets only (the catalog's resources, known verbs, status codes): what a client sends
+never becomes a label, so the number of series cannot be driven up from outside.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LAG_INTERVAL = 0.5
 
-_VERBS = frozenset(
-    {"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection", "connect"}
-)
+_VERBS = frozenset({"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection", "connect"})
 _MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "code")
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -39,9 +37,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._requests = Counter(
-            "apiserver_request", "Requests answered.", _REQUEST_LABELS, registry=self.registry
-        )
+        self._requests = Counter("apiserver_request", "Requests answered.", _REQUEST_LABELS, registry=self.registry)
         self._latency = Histogram(
             "apiserver_request_duration_seconds",
             "Time from the request being whole to its answer; watches are not in here.",
@@ -58,17 +54,23 @@ class Metrics:
         )
         self._commits = Counter("kapi_storage_commits", "Durable commits made by the store.", registry=self.registry)
         self._commit_seconds = Histogram(
-            "kapi_storage_commit_seconds", "Time of a commit, fsync included.", buckets=_LATENCY_BUCKETS,
+            "kapi_storage_commit_seconds",
+            "Time of a commit, fsync included.",
+            buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
         self._batch = Histogram(
             "kapi_storage_batch_size", "Writes per commit.", buckets=_BATCH_BUCKETS, registry=self.registry
         )
         self._lag = Histogram(
-            "kapi_event_loop_lag_seconds", "How late the event loop was.", buckets=_LATENCY_BUCKETS,
+            "kapi_event_loop_lag_seconds",
+            "How late the event loop was.",
+            buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
-        self._series: dict[tuple[str, Resource | None, str, int], tuple[Callable[[], None], Callable[[float], None]]] = {}
+        self._series: dict[
+            tuple[str, Resource | None, str, int], tuple[Callable[[], None], Callable[[float], None]]
+        ] = {}
 
     # -- requests ---------------------------------------------------------------------------------------------------
 

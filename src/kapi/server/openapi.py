@@ -1,7 +1,8 @@
 """/openapi/v3 and /openapi/v2: what `kubectl explain`, client-side validation and generators read.
 
-A document's hash is taken from what it is made of (the generated schemas and the catalog's rows), not from its bytes, so that the index costs
-nothing and a document is built only when somebody asks for it; then off the event loop, and kept compressed.
+A document's hash is taken from what it is made of (the generated schemas and the catalog's rows), not from its
+bytes, so that the index costs nothing and a document is built only when somebody asks for it; then off the event
+loop, and kept compressed.
 """
 
 from __future__ import annotations

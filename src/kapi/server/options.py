@@ -16,6 +16,7 @@ from kapi.api.errors import BadRequest, GroupKind, Invalid, PlainError
 from kapi.api.fielderror import FieldError, forbidden, not_supported, show, too_long
 from kapi.api.selectors import FieldSelector, LabelSelector, SelectorError
 from kapi.codec import json
+from kapi.codec.errors import DecodeError
 from kapi.server.requestinfo import is_true
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _revision(text: str, *, watch: bool) -> int | None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 20:
         return int(text)
-    message = f'resourceVersion: Invalid value: {show(text)}: strconv.ParseUint: parsing {show(text)}: invalid syntax'
+    message = f"resourceVersion: Invalid value: {show(text)}: strconv.ParseUint: parsing {show(text)}: invalid syntax"
     if watch:
         raise PlainError(message)
     raise BadRequest(f"invalid resource version: {message}")
@@ -199,7 +200,7 @@ def parse_token(text: str) -> Token:
         raise _bad_token("illegal base64 data") from None
     try:
         fields: Any = json.decode(raw)
-    except json.DecodeError as error:
+    except DecodeError as error:
         raise _bad_token(str(error)) from None
     if not isinstance(fields, dict) or fields.get("v") != TOKEN_VERSION:
         version = fields.get("v", "") if isinstance(fields, dict) else ""
@@ -252,7 +253,11 @@ def _judge_manager(manager: str) -> list[FieldError]:
     if len(manager.encode()) > MAX_FIELD_MANAGER:
         return [too_long("fieldManager", MAX_FIELD_MANAGER)]
     if not manager.isprintable():
-        return [FieldError("FieldValueInvalid", "fieldManager", f"Invalid value: {show(manager)}: should only contain printable characters")]
+        return [
+            FieldError(
+                "FieldValueInvalid",
+                "fieldManager",
+                f"Invalid value: {show(manager)}: should only contain printable characters",
+            )
+        ]
     return []
-
-

@@ -2,8 +2,8 @@
 
     recover → request info → deadline → authentication → authorisation → router → handler
 
-Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors become responses.
-Audit, impersonation and flow control take their places between authentication and authorisation.
+Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors
+become responses. Audit, impersonation and flow control take their places between authentication and authorisation.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from kapi.api.errors import ApiError, BadRequest, InternalError, NotImplemented5
 from kapi.api.values import parse_go_duration
 from kapi.server.authz.authorizer import attributes_of, refusal
 from kapi.server.context import Context
-from kapi.server.message import Response, StreamResponse
 from kapi.server.requestinfo import parse_query, request_info
 from kapi.server.respond import error_response, warning_headers
 from kapi.storage.interface import StorageFailed
 
 if TYPE_CHECKING:
-    from kapi.server.message import Request
+    from kapi.server.message import Request, Response, StreamResponse
     from kapi.server.router import Router
     from kapi.server.services import Services
 
@@ -54,9 +53,7 @@ class Pipeline:
         finally:
             code = response.status if response is not None else 499
             elapsed = time.perf_counter() - started
-            metrics.end(
-                context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating
-            )
+            metrics.end(context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating)
         headers = response.headers
         headers.append(("Audit-Id", audit_id))
         if not any(name == "Cache-Control" for name, _ in headers):
@@ -81,7 +78,9 @@ class Pipeline:
             _log.exception(
                 "request failed", audit_id=context.audit_id, method=context.request.method, path=context.request.path
             )
-            return error_response(context, InternalError.of(f"{type(error).__name__}, see the log for {context.audit_id}"))
+            return error_response(
+                context, InternalError.of(f"{type(error).__name__}, see the log for {context.audit_id}")
+            )
 
     async def _answer(self, context: Context) -> Response | StreamResponse:
         request, services = context.request, self._services

@@ -1,7 +1,7 @@
 """What a request asks for, read from its method and path: verb, group, version, resource, name.
 
-Read once, early; authorisation, routing, metrics and audit all use this and never the path again. Segments are split before they are
-percent-decoded, so `%2f` cannot make a segment and `%2e%2e` is a name, not a parent.
+Read once, early; authorisation, routing, metrics and audit all use this and never the path again. Segments are
+split before they are percent-decoded, so `%2f` cannot make a segment and `%2e%2e` is a name, not a parent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,18 @@ class MalformedPath(ApiError):
 class RequestInfo:
     """The request in Kubernetes' words. `verb` of a non-resource request is the method in lower case."""
 
-    __slots__ = ("group", "is_resource", "name", "namespace", "path", "rest", "resource", "subresource", "verb", "version")
+    __slots__ = (
+        "group",
+        "is_resource",
+        "name",
+        "namespace",
+        "path",
+        "resource",
+        "rest",
+        "subresource",
+        "verb",
+        "version",
+    )
 
     def __init__(self, path: str, verb: str) -> None:
         self.path = path

@@ -1,7 +1,7 @@
 """From results to responses: form, media type, pretty printing, compression, and errors as Status.
 
-What is asked for is settled before the work is done (`view_for`), so that a request we cannot answer in the wanted form is refused before it
-changes anything.
+What is asked for is settled before the work is done (`view_for`), so that a request we cannot answer in the wanted
+form is refused before it changes anything.
 """
 
 from __future__ import annotations

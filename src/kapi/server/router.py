@@ -1,7 +1,8 @@
 """From what a request asks for to the function that does it.
 
-Group first, then version, then resource, then sub-resource; each miss has its own answer, which clients tell apart: an unknown group
-is a plain page not found, an unknown resource in a known group a Status, a wrong method on a known path 405.
+Group first, then version, then resource, then sub-resource; each miss has its own answer, which clients tell apart:
+an unknown group is a plain page not found, an unknown resource in a known group a Status, a wrong method on a known
+path 405.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _NAMED = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 class Router:
     """The endpoints of one server.
 
-    `verbs` serves the main endpoints; `subresources` maps a sub-resource name (or `resource/name` where kinds differ) to its verbs;
-    `virtual` serves resources that are not stored; `pages` everything that is not a resource.
+    `verbs` serves the main endpoints; `subresources` maps a sub-resource name (or `resource/name` where kinds
+    differ) to its verbs; `virtual` serves resources that are not stored; `pages` everything that is not a resource.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The forms an object can be asked for in: itself, a Table, or its metadata alone.
 
-A view makes JSON bytes of items, lists and watch events. The plain view only joins what the cache holds; the others decode. Media types
-(YAML, pretty printing) are applied afterwards, to whole answers, in `respond.py`.
+A view makes JSON bytes of items, lists and watch events. The plain view only joins what the cache holds; the others
+decode. Media types (YAML, pretty printing) are applied afterwards, to whole answers, in `respond.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from kapi.api.errors import BadRequest
+from kapi.codec.stream import frame
 from kapi.registry.encoding import decode, encode
 from kapi.registry.tables import table_for
 
@@ -66,10 +67,6 @@ class View(Protocol):
         ...
 
 
-def _event(kind: str, obj: bytes) -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
-
-
 def _bookmark_metadata(revision: int, *, initial: bool) -> Object:
     metadata: Object = {"resourceVersion": str(revision)}
     if initial:
@@ -112,8 +109,8 @@ class PlainView:
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
         if self._converts:
-            return _event(kind, self.one(item))
-        return b'{"type":"%b","object":%b%b}\n' % (kind.encode(), self._head, item.body)
+            return frame(kind, self.one(item))
+        return frame(kind, self._head + item.body)
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
@@ -150,11 +147,11 @@ class PartialView:
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
-        return _event(kind, self.one(item))
+        return frame(kind, self.one(item))
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
-        return _event("BOOKMARK", b"%b%b}" % (self._head, _encode(_bookmark_metadata(revision, initial=initial))))
+        return frame("BOOKMARK", b"%b%b}" % (self._head, _encode(_bookmark_metadata(revision, initial=initial))))
 
 
 class TableView:
@@ -188,7 +185,7 @@ class TableView:
         """A watch event."""
         table = self._encode({"resourceVersion": str(item.revision)}, [self._row(item)], columns=not self._columns_sent)
         self._columns_sent = True
-        return _event(kind, table)
+        return frame(kind, table)
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark: a table with one empty row that carries the metadata."""
@@ -196,7 +193,7 @@ class TableView:
         partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         blank = ["" for _ in self._table.columns]
         table = self._encode({"resourceVersion": str(revision)}, [{"cells": blank, "object": partial}], columns=False)
-        return _event("BOOKMARK", table)
+        return frame("BOOKMARK", table)
 
     def _encode(self, metadata: Any, rows: list[Object], *, columns: bool) -> bytes:
         return _encode(

@@ -6,8 +6,8 @@ a backend is a backend when it passes.
 1.  **Revisions.** Every successful write gets the next revision, larger than every one before it, allocated inside the
     commit. A revision is never given twice, not after a restart, a kill, or a compaction that emptied the store.
 2.  **Durable before visible.** `put` and `delete` return, and followers are called, only after the write is on disk.
-3.  **Compare and swap.** A write names the revision it expects the key to be at (0: absent). The check is made against the
-    latest state inside the commit; a mismatch raises `RevisionMismatch` and writes nothing.
+3.  **Compare and swap.** A write names the revision it expects the key to be at (0: absent). The check is made
+    against the latest state inside the commit; a mismatch raises `RevisionMismatch` and writes nothing.
 4.  **Reads.** `get` and `range` without a revision see every write that was acknowledged before the call. With a
     revision they see the store as it was then, or raise `Compacted`, or `FutureRevision`; never a mixture.
 5.  **The feed.** `follow(since)` delivers every change after `since`, once, in revision order, history first and then
@@ -15,8 +15,8 @@ a backend is a backend when it passes.
     writer's own `put` returns: a write that was acknowledged has been seen by every follower.
 6.  **Compaction** forgets old versions up to a revision. The latest version of every key stays. It never makes writers
     wait for more than one small step of it.
-7.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is called
-    once, and nothing is retried. Reads may go on.
+7.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
+    called once, and nothing is retried. Reads may go on.
 
 Values are bytes with a slot for their own revision: the writer gives what stands before and after it (`Draft`), the
 backend fills it in at commit. That is how an object is encoded once, with its resourceVersion in it.

@@ -1,20 +1,20 @@
 """The watch cache: the current state of every resource in memory, recent events, and the fan-out to watchers.
 
-It eats the store's change feed and nothing else; handlers read from it and never write to it. `CacheHub` follows the store once
-and hands each change to the `WatchCache` of its resource. Because followers are called before a write is acknowledged, a
-read here sees every acknowledged write of this process.
+It eats the store's change feed and nothing else; handlers read from it and never write to it. `CacheHub` follows
+the store once and hands each change to the `WatchCache` of its resource. Because followers are called before a
+write is acknowledged, a read here sees every acknowledged write of this process.
 
 Promises:
 
 * A watch from revision R is given every later event of its resource once, in revision order, or is refused with
   `TooOld`; never a silent gap.
-* A watcher whose peer does not read is cut off when `MAX_PENDING` bytes wait for it. It delays nobody: an event is offered to a
-  watcher without waiting, and what is encoded once serves all watchers that want the same form.
-* Events are kept for `RETENTION` seconds (at least 75 are promised), and at most `MAX_EVENTS` or `MAX_EVENT_BYTES` of them per
-  resource; beyond that the oldest go and a watch from there is `TooOld`.
+* A watcher whose peer does not read is cut off when `MAX_PENDING` bytes wait for it. It delays nobody: an event is
+  offered to a watcher without waiting, and what is encoded once serves all watchers that want the same form.
+* Events are kept for `RETENTION` seconds (at least 75 are promised), and at most `MAX_EVENTS` or `MAX_EVENT_BYTES`
+  of them per resource; beyond that the oldest go and a watch from there is `TooOld`.
 
-What is kept per object is its JSON after `{"kind":…,"apiVersion":…,` (the `body`), its labels and its selectable fields.
-A get is a look-up, a list is a join, an event is one encode.
+What is kept per object is its JSON after `{"kind":…,"apiVersion":…,` (the `body`), its labels and its selectable
+fields. A get is a look-up, a list is a join, an event is one encode.
 """
 
 from __future__ import annotations
@@ -112,14 +112,6 @@ class Event:
         """Encoded forms made while the event is handed out, by (encoder, type); emptied afterwards."""
 
 
-class Matcher(Protocol):
-    """Decides whether an item is part of a selection."""
-
-    def __call__(self, item: Item) -> bool:
-        """True when the item matches."""
-        ...
-
-
 class Encoder(Protocol):
     """Makes the bytes of one watch event. Watchers with equal `share` keys get the same bytes."""
 
@@ -157,7 +149,7 @@ class Watcher:
     __slots__ = ("cache", "encoder", "matches", "outlet", "overflowed", "prefix", "started")
 
     def __init__(
-        self, cache: WatchCache, prefix: str, matches: Matcher | None, encoder: Encoder, outlet: Outlet
+        self, cache: WatchCache, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet
     ) -> None:
         self.cache = cache
         self.prefix = prefix

@@ -21,6 +21,7 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
         (76 * MINUTE, "76m"),
         (3 * HOUR, "3h"),
         (3 * HOUR + 5 * MINUTE, "3h5m"),
+        (8 * HOUR + 5 * MINUTE, "8h"),
         (30 * HOUR, "30h"),
         (3 * DAY, "3d"),
         (3 * DAY + 4 * HOUR, "3d4h"),

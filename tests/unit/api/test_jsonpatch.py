@@ -98,6 +98,16 @@ def test_operations_run_in_order_and_see_each_other():
     assert patched({}, *steps) == {"list": [{"n": 1}, {"n": 2}]}
 
 
+def test_a_copy_is_independent_of_what_it_was_copied_from():
+    steps = [
+        op("add", "/a/x", value=1),
+        op("copy", "/b", **{"from": "/a"}),
+        op("replace", "/b/x", value=2),
+        op("replace", "/a/y", value=3),
+    ]
+    assert patched({"a": {}}, *steps) == {"a": {"x": 1, "y": 3}, "b": {"x": 2}}
+
+
 def test_no_operation_is_no_change():
     doc = {"a": 1}
     assert patched(doc) is doc

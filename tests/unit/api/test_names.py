@@ -40,10 +40,11 @@ def test_lengths_count_bytes():
     assert names.byte_length("é" * 32) == 64
 
 
-def test_a_prefix_may_end_in_one_dash():
+def test_a_prefix_may_end_in_a_dash_and_what_is_before_it_is_not_seen():
     assert names.dns_subdomain("web-", prefix=True) == []
     assert names.dns_label("web-", prefix=True) == []
     assert names.dns1035_label("web-", prefix=True) == []
+    assert names.dns_subdomain("web--", prefix=True) == []
     assert names.dns_subdomain("-", prefix=True) == [SUBDOMAIN]
     assert names.dns_subdomain("é-", prefix=True) == [SUBDOMAIN]
 

@@ -373,6 +373,20 @@ def test_arguments_are_left_alone(doc, patch):
     assert (doc, patch) == before
 
 
+def test_directives_stay_in_the_patch_for_the_next_attempt():
+    patch = {
+        "spec": {
+            "$retainKeys": ["containers"],
+            "$setElementOrder/containers": [{"name": "proxy"}, {"name": "web"}],
+            "containers": [{"name": "proxy", "$retainKeys": ["name"]}, {"name": "web", "$patch": "delete"}],
+        }
+    }
+    doc = {"spec": STORED}
+    before = copy.deepcopy((doc, patch))
+    assert apply(doc, patch, POD) == apply(doc, patch, POD) == {"spec": {"containers": [{"name": "proxy"}]}}
+    assert (doc, patch) == before
+
+
 @given(pods, pods)
 def test_keyed_lists_merge_like_maps(doc, patch):
     def as_map(pod):

@@ -119,7 +119,7 @@ def test_no_key_of_one_resource_lies_in_the_prefix_of_another(one, other, namesp
 @given(segments, segments, segments, segments)
 def test_no_key_of_one_namespace_lies_in_the_prefix_of_another(resource, one, other, name):
     key = built("", resource, one, name)
-    if key is None or one == other or built("", resource, other, name) is None:
+    if key is None or "" in {one, other} or one == other or built("", resource, other, name) is None:
         return
     assert not key.startswith(resource_prefix("", resource, other))
 

@@ -22,9 +22,9 @@ from kapi.base.clock import ManualClock
 from kapi.base.failpoint import FailpointError, armed
 from kapi.storage import sqlite_file, sqlite_writer
 from kapi.storage.compact import Compactor
-from kapi.storage.interface import Draft, StorageFailed, StorageUnavailable
+from kapi.storage.interface import Compacted, Draft, StorageFailed, StorageUnavailable
 from kapi.storage.sqlite import SqliteStorage, StorageBusy
-from kapi.storage.sqlite_reader import read_key, read_range
+from kapi.storage.sqlite_reader import read_key, read_log, read_range
 
 DRAFT = Draft(b"x" * 700, b"y" * 800)
 
@@ -340,20 +340,22 @@ def test_nothing_is_visible_before_it_is_published(tmp_path, point):
     async def scenario():
         gate, seen = Gate(), []
         async with opened(tmp_path) as store:
-            await store.follow(0, seen.extend)
+            await store.put("/before", DRAFT, 0)
+            before = await store.range("/")
+            await store.follow(1, seen.extend)
             with armed(point, gate):
                 write = asyncio.create_task(store.put("/a", DRAFT, 0))
                 await gate.reached()
                 assert seen == []
-                assert store.revision == 0
+                assert store.revision == 1
                 assert await store.get("/a") is None
-                assert await store.range("/") == ([], 0, 0)
+                assert await store.range("/") == before
                 late = []
                 await store.follow(0, late.extend)
                 gate.open()
-                assert await write == 1
-            assert [change.revision for change in seen] == [1]
-            assert [change.revision for change in late] == [1]
+                assert await write == 2
+            assert [change.revision for change in seen] == [2]
+            assert [change.revision for change in late] == [1, 2]
 
     asyncio.run(scenario())
 
@@ -386,6 +388,9 @@ def test_a_read_overtaken_by_a_compaction_sees_the_oldest_state_there_is(tmp_pat
             assert read_key(connection, "/a", 0, 2).revision == 5
             page = read_range(connection, "/", "", 0, 0, 2)
             assert ([entry.revision for entry in page.entries], page.revision) == ([5], 5)
+            # A feed cannot skip ahead like that.
+            with pytest.raises(Compacted):
+                read_log(connection, 2, 5)
             connection.close()
 
     asyncio.run(scenario())
@@ -394,9 +399,13 @@ def test_a_read_overtaken_by_a_compaction_sees_the_oldest_state_there_is(tmp_pat
 # -- failure
 
 
-def fail_with(error):
+def fail_once_with(error):
+    """The disk fails once and is well again; that does not make the store trustworthy."""
+    errors = [error]
+
     def act():
-        raise error
+        if errors:
+            raise errors.pop()
 
     return act
 
@@ -418,13 +427,12 @@ def test_after_a_failed_commit_nothing_is_acknowledged_any_more(tmp_path, error)
             store.on_failure = failures.append
             await store.follow(0, seen.extend)
             assert await store.put("/before", DRAFT, 0) == 1
-            with armed("storage.before_commit", fail_with(error)):
+            with armed("storage.before_commit", fail_once_with(error)):
                 results = await asyncio.gather(
                     *(store.put(f"/{n}", DRAFT, 0) for n in range(300)), return_exceptions=True
                 )
             assert {type(result) for result in results} == {StorageFailed}
             assert failures == [error]
-            # The disk is well again; that does not make the store trustworthy.
             for attempt in (store.put("/later", DRAFT, 0), store.delete("/before", 1), store.compact(1)):
                 with pytest.raises(StorageFailed):
                     await attempt
@@ -506,7 +514,7 @@ def test_a_real_write_error_is_a_failure_and_loses_nothing_acknowledged(tmp_path
         """
         import asyncio, resource, signal, sys
         from pathlib import Path
-        from kapi.storage.interface import Draft, StorageFailed
+        from kapi.storage.interface import Compacted, Draft, StorageFailed
         from kapi.storage.sqlite import SqliteStorage
         async def main():
             store = await SqliteStorage.open(Path(sys.argv[1]))

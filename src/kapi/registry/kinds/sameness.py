@@ -36,14 +36,9 @@ def _same_dicts(left: dict[str, Any], right: dict[str, Any]) -> bool:
         if key in _USER_KEYED:
             if (one or {}) != (other or {}):
                 return False
-        elif not same(_emptied(one), _emptied(other)):
+        elif not same(one, other):
             return False
     return True
-
-
-def _emptied(value: Any) -> Any:
-    """An empty container as None, so that `[]` and an absent list compare equal."""
-    return None if value in ({}, []) else value
 
 
 def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Rules about operations, asked on every write."""

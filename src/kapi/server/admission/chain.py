@@ -1,7 +1,7 @@
 """Admission: the rules about operations, as opposed to the rules about objects.
 
-Plugins run in a fixed order, mutating ones before validating ones. Each is asked `handles` first, so that an operation nobody cares
-about costs nothing.
+Plugins run in a fixed order, mutating ones before validating ones. Each is asked `handles` first, so that an
+operation nobody cares about costs nothing.
 """
 
 from __future__ import annotations

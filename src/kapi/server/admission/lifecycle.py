@@ -1,4 +1,4 @@
-"""Namespace lifecycle: nothing is created in a namespace that is missing or on its way out, and three are never deleted."""
+"""Namespace lifecycle: nothing is created in a namespace that is missing or going, and three are never deleted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The user a client certificate stands for: common name and organisations.
 
-The TLS layer has verified the chain against our client CA; what is left is to check that it is meant for clients and still valid, since a
-connection may outlive its certificate.
+The TLS layer has verified the chain against our client CA; what is left is to check that it is meant for clients
+and still valid, since a connection may outlive its certificate.
 """
 
 from __future__ import annotations

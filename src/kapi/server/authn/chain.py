@@ -1,7 +1,7 @@
 """Who is asking: client certificate, bearer token, or nobody.
 
-Credentials that are present and wrong are refused, whatever else is allowed; no credentials at all is `system:anonymous`, and it is
-for authorisation to say what that user may see.
+Credentials that are present and wrong are refused, whatever else is allowed; no credentials at all is
+`system:anonymous`, and it is for authorisation to say what that user may see.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a user may do what a request asks.
 
-`Authorizer` is the seam; today's is the smallest that is safe: members of `system:masters` may do everything, everybody may see
-whether the server is healthy and what it is, and that is all.
+`Authorizer` is the seam; today's is the smallest that is safe: members of `system:masters` may do everything,
+everybody may see whether the server is healthy and what it is, and that is all.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ def read_options(context: Context) -> tuple[DeleteOptions, bool]:
     request = context.request
     check_size(request)
     return options_of(
-        _from_body(request.body, body_type(request.headers.get("content-type"))) if request.body else _from_query(context.query)
+        _from_body(request.body, body_type(request.headers.get("content-type")))
+        if request.body
+        else _from_query(context.query)
     )
 
 

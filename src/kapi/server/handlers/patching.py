@@ -1,8 +1,9 @@
 """Patch: JSON Patch, JSON Merge Patch and Strategic Merge Patch, on main endpoints, /status and /scale.
 
-A patch is applied to the current state in the version of the URL, and the result goes the way of an update. A patch without
-resourceVersion never loses a race: the store builds it again on the winner's state. The result of applying a patch shares parts with
-the patch, and decoding changes it in place, so each application works on its own copy of the patch.
+A patch is applied to the current state in the version of the URL, and the result goes the way of an update. A patch
+without resourceVersion never loses a race: the store builds it again on the winner's state. The result of applying
+a patch shares parts with the patch, and decoding changes it in place, so each application works on its own copy of
+the patch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from kapi.api import jsonpatch, patch as patches, strategicmerge
+from kapi.api import jsonpatch, strategicmerge
+from kapi.api import patch as patches
 from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError, UnsupportedMediaType
 from kapi.api.fielderror import FieldError, show
 from kapi.codec import json
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from kapi.schema.typed import KindSchema
     from kapi.server.context import Context
     from kapi.server.message import Response
+
 
 async def patch(context: Context) -> Response:
     """PATCH of one object."""

@@ -22,13 +22,13 @@ from kapi.server.handlers.writing import admit_for, operation_of, settle_namespa
 from kapi.server.options import write_options
 from kapi.server.respond import plain_only, status_response
 from kapi.storage.interface import RevisionMismatch
-from kapi.storage.watchcache import Item
 
 if TYPE_CHECKING:
     from kapi.registry.deletion import DeleteOptions
     from kapi.server.context import Context
     from kapi.server.message import Response
     from kapi.server.options import WriteOptions
+    from kapi.storage.watchcache import Item
 
 BINDING = GroupVersionKind("", "v1", "Binding")
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
@@ -106,9 +106,7 @@ async def _spend_budget(context: Context, options: WriteOptions) -> _Judged:
     raise budget_busy(decision.budget_name)
 
 
-async def _delete_pod(
-    context: Context, options: WriteOptions, delete_options: DeleteOptions, judged: _Judged
-) -> None:
+async def _delete_pod(context: Context, options: WriteOptions, delete_options: DeleteOptions, judged: _Judged) -> None:
     store, info = context.services.catalog.store("pods"), context.info
     writing = write_context(context, options)
     pin = judged.decision.pin_resource_version

@@ -1,8 +1,9 @@
 """Get and list.
 
-Reads without a resourceVersion see every acknowledged write: the cache has taken it in before the writer was told. `resourceVersion=0` is
-answered the same way here, though clients must not count on it. A number means "not older than", and waits for it a little. Pages of one list
-all come from the first page's revision, read from history once the cache has moved on.
+Reads without a resourceVersion see every acknowledged write: the cache has taken it in before the writer was told.
+`resourceVersion=0` is answered the same way here, though clients must not count on it. A number means "not older
+than", and waits for it a little. Pages of one list all come from the first page's revision, read from history once
+the cache has moved on.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import BadRequest, Expired, Timeout
 from kapi.server.options import LATEST, ListOptions, Token, list_options, parse_token, revision_of
-from kapi.server.respond import object_response, list_response, view_for
+from kapi.server.respond import list_response, object_response, view_for
 from kapi.server.views import ListMeta
 from kapi.storage.interface import Compacted, FutureRevision
-from kapi.storage.watchcache import Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from kapi.server.context import Context
     from kapi.server.message import Response
     from kapi.storage.interface import Page
+    from kapi.storage.watchcache import Item
 
 FRESHNESS_WAIT = 3.0
 """How long a read waits for a revision that has not been reached."""
 SCAN_PAGE = 1000
 
 TOO_OLD = "The resourceVersion for the provided list is too old."
-TOKEN_EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "  # noqa: S105
-    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with "
-    "the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "
-    "first chunk was returned and now may show up in the list."
+CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
 
@@ -166,6 +167,6 @@ async def _read(store: Store, prefix: str, start: str, limit: int, token: Token)
         if not token.start:
             raise Expired(TOO_OLD) from None
         fresh = Token(LATEST, token.start).encode()
-        raise Expired(TOKEN_EXPIRED, list_metadata={"continue": fresh}) from None
+        raise Expired(CONTINUE_EXPIRED, list_metadata={"continue": fresh}) from None
     except FutureRevision as error:
         raise Timeout.too_large_revision(error.revision, error.current) from None

@@ -1,4 +1,4 @@
-"""Component statuses: a resource that is computed, not stored. Deprecated since 1.19, and still asked for by scripts."""
+"""Component statuses: computed, not stored. Deprecated since 1.19, and still asked for by scripts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Watch: the stream of changes of a collection.
 
-A watch is one registration in the watch cache and one open response. It begins with the current state (no resourceVersion), or with
-the events since a revision, and goes on until its time is up, the peer leaves, or the peer does not keep up.
+A watch is one registration in the watch cache and one open response. It begins with the current state (no
+resourceVersion), or with the events since a revision, and goes on until its time is up, the peer leaves, or the
+peer does not keep up.
 """
 
 from __future__ import annotations
@@ -100,11 +101,7 @@ class _Session:
         matches, encode = self._matches, self._view.encode
         for first in range(0, len(items), SLICE):
             chunk = b"".join(
-                [
-                    encode("ADDED", item)
-                    for item in items[first : first + SLICE]
-                    if matches is None or matches(item)
-                ]
+                [encode("ADDED", item) for item in items[first : first + SLICE] if matches is None or matches(item)]
             )
             if chunk:
                 stream.write(chunk)
@@ -141,7 +138,11 @@ class _Session:
         while not stream.closed.done() and now < end:
             pause = end - now
             if bookmarks:
-                pause = min(pause, BOOKMARK_INTERVAL) if pause > BOOKMARK_INTERVAL + LAST_BOOKMARK else pause - LAST_BOOKMARK
+                pause = (
+                    min(pause, BOOKMARK_INTERVAL)
+                    if pause > BOOKMARK_INTERVAL + LAST_BOOKMARK
+                    else pause - LAST_BOOKMARK
+                )
             if pause > 0:
                 await asyncio.wait([stream.closed], timeout=pause)
             now = self._clock.monotonic()

@@ -1,6 +1,7 @@
 """Create and update (PUT), on main endpoints and sub-resources that take the whole object.
 
-decode → convert to the stored version → default → mutating admission → store (prepare, validate, validating admission, commit) → convert back
+decode → convert to the stored version → default → mutating admission → store (prepare, validate, validating
+admission, commit) → convert back
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import BadRequest
+from kapi.api.errors import BadRequest, Conflict
 from kapi.registry.strategy import WriteContext
 from kapi.server.admission.chain import Operation
 from kapi.server.decode import Expectation, read_object
 from kapi.server.options import WriteOptions, write_options
 from kapi.server.respond import object_response, view_for
-from kapi.storage.watchcache import Item
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -38,7 +38,7 @@ async def create(context: Context) -> Response:
 
 async def create_object(context: Context, obj: Object, options: WriteOptions) -> Written:
     """Everything after decoding: used by POST and by PUT where it may create."""
-    resource, info = context.served, context.info
+    resource = context.served
     metadata = obj["metadata"]
     for key in _SYSTEM_FIELDS:
         metadata.pop(key, None)
@@ -55,7 +55,6 @@ async def create_object(context: Context, obj: Object, options: WriteOptions) ->
         return await store.create(writing, hub, admit_for(context, operation))
     finally:
         context.warnings += writing.warnings
-        del info
 
 
 async def update(context: Context) -> Response:
@@ -104,7 +103,7 @@ async def put(context: Context, rules: Rules) -> Response:
 
 
 def _may_retry(hub: Object) -> bool:
-    """An update without resourceVersion is built again when it loses a race; then the body must survive the first try."""
+    """Whether a lost race builds the update again; then the body must survive the first try."""
     return hub["metadata"].get("resourceVersion", "") in ("", "0")
 
 
@@ -112,8 +111,6 @@ async def _create_by_put(context: Context, body: Object, options: WriteOptions) 
     view = view_for(context, listing=False)
     metadata = body["metadata"]
     if metadata.get("uid"):
-        from kapi.api.errors import Conflict
-
         store = context.served.stored
         raise Conflict.of(
             store.resource,
@@ -176,9 +173,7 @@ def check_name(context: Context, metadata: Object) -> None:
     wanted = context.info.name
     name = metadata.get("name")
     if not name:
-        raise BadRequest(
-            f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
-        )
+        raise BadRequest(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
     if name != wanted:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
 
@@ -199,13 +194,3 @@ def drop_repeated_owners(context: Context, metadata: Object) -> None:
         else:
             kept.append(owner)
     metadata["ownerReferences"] = kept
-
-
-def item_for(context: Context, obj: Object) -> Item:
-    """An object that is answered but not stored (a Scale, a review), as an item."""
-    from kapi.registry.encoding import encode, head_of
-    from kapi.storage.watchcache import Selection
-
-    metadata = obj["metadata"]
-    body = encode(obj)[len(head_of(obj["apiVersion"], obj["kind"])) :]
-    return Item("", metadata.get("namespace", ""), metadata.get("name", ""), 0, body, Selection(None, None))

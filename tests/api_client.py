@@ -1,0 +1,285 @@
+"""A whole API server in memory and a client that talks to it without a socket: what the tests of the API use.
+
+`served` makes a test of a coroutine function: it gets an `Api` on a fresh store, in virtual time.
+"""
+
+import asyncio
+import functools
+import inspect
+import json
+from urllib.parse import urlencode
+
+from virtual_time import LoopClock, run
+
+from kapi.controlplane.bootstrap import ensure_objects
+from kapi.registry.catalog import Catalog
+from kapi.server.admission.chain import Admission
+from kapi.server.admission.lifecycle import NamespaceLifecycle
+from kapi.server.authn.chain import Authenticator, StaticTokens
+from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
+from kapi.server.context import User
+from kapi.server.health import Health
+from kapi.server.inprocess import InProcessTransport
+from kapi.server.message import Peer, Request
+from kapi.server.metrics import Metrics
+from kapi.server.pipeline import Pipeline
+from kapi.server.routes import router
+from kapi.server.services import Services
+from kapi.storage.memory import MemoryStorage
+
+TOKEN = "a-token"
+NS = "/api/v1/namespaces"
+CM = f"{NS}/default/configmaps"
+PODS = f"{NS}/default/pods"
+SVC = f"{NS}/default/services"
+DEPLOY = "/apis/apps/v1/namespaces/default/deployments"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+class Answer:
+    """What came back: status, headers in order, and the body, raw and as JSON."""
+
+    def __init__(self, status, headers, raw):
+        self.status = status
+        self.headers = headers
+        self.raw = raw
+
+    def __repr__(self):
+        return f"<{self.status} {self.raw[:2000].decode(errors='replace')}>"
+
+    def __getitem__(self, key):
+        return self.json[key]
+
+    @functools.cached_property
+    def json(self):
+        return json.loads(self.raw)
+
+    @property
+    def text(self):
+        return self.raw.decode()
+
+    @property
+    def message(self):
+        return self.json["message"]
+
+    @property
+    def error(self):
+        """Code, reason and message of a Status; the HTTP status must agree with it."""
+        assert self.json["kind"] == "Status", self
+        assert self.json["code"] == self.status, self
+        return self.status, self.json.get("reason", ""), self.json["message"]
+
+    @property
+    def metadata(self):
+        return self.json["metadata"]
+
+    @property
+    def version(self):
+        return self.metadata["resourceVersion"]
+
+    @property
+    def names(self):
+        return [item["metadata"]["name"] for item in self.json["items"]]
+
+    @property
+    def warnings(self):
+        return [value.removeprefix('299 - "').removesuffix('"').replace('\\"', '"') for value in self.every("Warning")]
+
+    def every(self, name):
+        """All values of a header."""
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+    def header(self, name):
+        """The value of a header that is there at most once."""
+        values = self.every(name)
+        assert len(values) < 2, values
+        return values[0] if values else None
+
+
+class Watch:
+    """An open watch: its events one by one. Waiting is in virtual time, so what does not come is known at once."""
+
+    def __init__(self, reply):
+        self.status = reply.status
+        self.headers = reply.headers
+        self.reply = reply
+        self._buffer = b""
+
+    async def next(self, *, within=30):
+        """The next event; None when the stream has ended."""
+        while b"\n" not in self._buffer:
+            async with asyncio.timeout(within):
+                chunk = await anext(self.reply, b"")
+            if not chunk:
+                assert not self._buffer, "the stream ended inside an event"
+                return None
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line)
+
+    async def take(self, count, *, within=30):
+        return [await self.next(within=within) for _ in range(count)]
+
+    async def brief(self, count):
+        """Type and name of the next events."""
+        return [(event["type"], event["object"]["metadata"].get("name")) for event in await self.take(count)]
+
+    async def rest(self, *, within=100_000):
+        """Everything up to the end of the stream."""
+        events = []
+        while (event := await self.next(within=within)) is not None:
+            events.append(event)
+        return events
+
+    async def is_quiet(self, seconds=30):
+        """Whether nothing comes for a while."""
+        try:
+            await self.next(within=seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    async def close(self):
+        await self.reply.aclose()
+
+
+class Api:
+    """A server on a store, and a client of it that may do everything."""
+
+    def __init__(self, storage=None, *, admission=None):
+        self.storage = storage or MemoryStorage()
+        self.clock = LoopClock()
+        self.catalog = Catalog(self.storage, self.clock)
+        self.health = Health()
+        self.health.add("storage", lambda: None)
+        self.metrics = Metrics()
+        self.services = Services(
+            catalog=self.catalog,
+            clock=self.clock,
+            authenticator=Authenticator(StaticTokens({TOKEN: User("alice", ("devs",), "u-1")})),
+            authorizer=MastersAuthorizer(),
+            admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
+            health=self.health,
+            metrics=self.metrics,
+            address="127.0.0.1:6443",
+        )
+        self.pipeline = Pipeline(self.services, router(self.services))
+        self.transport = InProcessTransport(self.pipeline)
+
+    async def start(self):
+        await self.catalog.hub.load()
+        await ensure_objects(self.transport, 6443)
+
+    async def stop(self):
+        await self.transport.close()
+        self.catalog.hub.close()
+
+    @property
+    def revision(self):
+        return self.storage.revision
+
+    async def request(self, method, path, body=b"", *, headers=None, transport=None, **query):
+        """One request; `body` may be an object. Query keys with a trailing underscore lose it (`continue_`)."""
+        target = path
+        if query:
+            target += "?" + urlencode({key.rstrip("_"): value for key, value in query.items()})
+        headers = {key.lower(): value for key, value in (headers or {}).items()}
+        if not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers.setdefault("content-type", JSON)
+        reply = await (transport or self.transport).request(method, target, headers, body)
+        return Answer(reply.status, reply.headers, await reply.read())
+
+    async def get(self, path, **query):
+        return await self.request("GET", path, **query)
+
+    async def post(self, path, obj, **query):
+        return await self.request("POST", path, obj, **query)
+
+    async def put(self, path, obj, **query):
+        return await self.request("PUT", path, obj, **query)
+
+    async def patch(self, path, patch, content_type=MERGE, **query):
+        headers = {"content-type": content_type, **query.pop("headers", {})}
+        return await self.request("PATCH", path, patch, headers=headers, **query)
+
+    async def delete(self, path, options=b"", **query):
+        return await self.request("DELETE", path, options, **query)
+
+    async def watch(self, path, *, headers=None, **query):
+        target = path + "?" + urlencode({"watch": "true", **query})
+        return Watch(await self.transport.request("GET", target, headers))
+
+    async def made(self, path, obj):
+        """Create something that must succeed; the object."""
+        answer = await self.post(path, obj)
+        assert answer.status == 201, answer
+        return answer.json
+
+    async def as_peer(self, method, path, *, peer=None, headers=None, body=b""):
+        """One request of somebody else, by default of nobody in particular."""
+        target, _, query = path.partition("?")
+        request = Request(method, target, query, headers or {}, body, peer or Peer("192.0.2.1"))
+        response = await self.pipeline(request)
+        whole = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        return Answer(response.status, response.headers, whole)
+
+
+def served(test):
+    """Run `test(api, …)` against a fresh server in virtual time; an hour of it is too much."""
+
+    @functools.wraps(test)
+    def runner(*args, **kwargs):
+        async def main():
+            api = Api()
+            async with asyncio.timeout(24 * 3600):
+                await api.start()
+                try:
+                    await test(api, *args, **kwargs)
+                finally:
+                    await api.stop()
+
+        run(main())
+
+    parameters = list(inspect.signature(test).parameters.values())[1:]
+    runner.__signature__ = inspect.Signature(parameters)
+    return runner
+
+
+def cm(name="a", **fields):
+    """A ConfigMap; metadata fields are given with `metadata=`."""
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields}
+
+
+def pod(name="p", *, metadata=None, **spec):
+    containers = [{"name": "c", "image": "i"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def deployment(name="d", **spec):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template, **spec},
+    }
+
+
+def lease(name="l", **spec):
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}

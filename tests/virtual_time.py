@@ -1,0 +1,68 @@
+"""An event loop whose time is its own: when nothing is left to do, it moves on to the next timer at once.
+
+Tests of timeouts, bookmarks and deadlines run in no time on it and always in the same order, and "nothing happens for
+an hour" is a thing they can say. Work in threads stops the clock until it is done, so a slow machine cannot make a
+timer fire early.
+"""
+
+import asyncio
+import datetime as dt
+import selectors
+
+EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for nobody: a wait that would take time moves the loop's clock instead."""
+
+    loop = None
+
+    def select(self, timeout=None):
+        if self.loop.threads:
+            # A timer must not overtake a thread that is at work; the thread wakes us when it is done.
+            return super().select(0 if timeout is not None and timeout <= 0 else None)
+        ready = super().select(0)
+        if not ready and timeout is None:
+            raise RuntimeError("the test waits for something that nothing will bring about")
+        if not ready and timeout > 0:
+            self.loop.now += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop. `now` is its time in seconds."""
+
+    def __init__(self):
+        selector = _Selector()
+        selector.loop = self
+        self.now = 1000.0
+        self.threads = 0
+        super().__init__(selector)
+
+    def time(self):
+        return self.now
+
+    def run_in_executor(self, executor, func, *args):
+        self.threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._thread_done)
+        return future
+
+    def _thread_done(self, _):
+        self.threads -= 1
+
+
+class LoopClock:
+    """The clock of the control plane under test: the running loop's."""
+
+    def now(self):
+        return EPOCH + dt.timedelta(seconds=self.monotonic() - 1000.0)
+
+    def monotonic(self):
+        return asyncio.get_running_loop().time()
+
+
+def run(main):
+    """Run a coroutine to its end in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)
