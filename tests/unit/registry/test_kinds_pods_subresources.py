@@ -26,7 +26,7 @@ STAMP = "2026-01-02T03:04:05Z"
 
 
 def context() -> WriteContext:
-    return WriteContext(lookup=None, now=NOW)  # type: ignore[arg-type]
+    return WriteContext(lookup=None, now=NOW)
 
 
 def stored(**spec: Any) -> dict[str, Any]:
@@ -296,7 +296,12 @@ def test_an_allowed_eviction_is_counted():
 
 
 def test_the_last_allowed_eviction_flips_the_condition():
-    condition = {"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "lastTransitionTime": "then"}
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "True",
+        "reason": "SufficientPods",
+        "lastTransitionTime": "then",
+    }
     decision = evaluate_eviction(running(), [budget(conditions=[condition])], NOW)
     assert decision.budget is not None
     assert decision.budget["status"]["conditions"] == [
@@ -354,9 +359,7 @@ def test_a_budget_that_lags_behind_asks_for_patience():
             {
                 "desiredHealthy": 1,
                 "currentHealthy": 3,
-                "conditions": [
-                    {"type": "DisruptionAllowed", "status": "False", "reason": "Other", "message": "later"}
-                ],
+                "conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": "Other", "message": "later"}],
             },
             "does not allow evicting pods currently (Other): later",
         ),

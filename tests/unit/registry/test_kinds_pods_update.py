@@ -21,7 +21,7 @@ MAY_CHANGE = (
 
 
 def context() -> WriteContext:
-    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))  # type: ignore[arg-type]
+    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 def stored(**spec: Any) -> dict[str, Any]:
@@ -111,9 +111,7 @@ def test_gates_may_only_be_removed():
     old = stored(schedulingGates=[{"name": "a"}, {"name": "b"}])
     assert update(old, schedulingGates=[{"name": "b"}]) == []
     assert update(old, schedulingGates=None) == []
-    refusal = (
-        "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"
-    )
+    refusal = "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"
     assert update(old, schedulingGates=[{"name": "a"}, {"name": "c"}]) == [refusal]
 
 
@@ -129,8 +127,10 @@ def test_a_gated_pod_may_narrow_its_choice_of_nodes():
     path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     assert update(old, nodeSelector={"x": "1", "y": "2"}, affinity=affinity(narrower)) == []
     assert update(old, nodeSelector={"y": "2"}) == [
-        'spec.nodeSelector: Invalid value: {"y":"2"}: only additions to spec.nodeSelector are allowed (no mutations or '
-        "deletions)"
+        (
+            'spec.nodeSelector: Invalid value: {"y":"2"}: only additions to spec.nodeSelector are allowed (no mutations or '
+            "deletions)"
+        )
     ]
     assert update(old, affinity=affinity(term, term))[0].startswith(f"{path}: Invalid value: ")
     assert update(old, affinity=affinity({"matchExpressions": []}))[0].endswith(
@@ -211,8 +211,10 @@ def test_a_report_keeps_what_it_does_not_know():
         (
             {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]},
             [
-                'status.podIPs: Invalid value: [{"ip":"10.0.0.1"},{"ip":"10.0.0.2"}]: may specify no more than one IP for '
-                "each IP family"
+                (
+                    'status.podIPs: Invalid value: [{"ip":"10.0.0.1"},{"ip":"10.0.0.2"}]: may specify no more than one IP for '
+                    "each IP family"
+                )
             ],
         ),
         ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, []),
@@ -344,8 +346,10 @@ def test_a_dotted_name_gets_advice_on_create_only():
     pod = stored()
     pod["metadata"]["name"] = "a.b"
     assert STRATEGY.warnings(pod, None) == [
-        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
-        "recommended: [must not contain dots]"
+        (
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
+            "recommended: [must not contain dots]"
+        )
     ]
     assert STRATEGY.warnings(pod, pod) == []
 

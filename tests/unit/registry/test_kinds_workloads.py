@@ -12,7 +12,9 @@ from kapi.registry.kinds import replicas, workloads
 from kapi.registry.kinds.workloads import TEMPLATE_GENERATION
 from kapi.registry.strategy import Strategy, WriteContext
 
-KINDS: dict[str, Strategy] = {kind: strategy for (_, kind), strategy in (workloads.STRATEGIES | replicas.STRATEGIES).items()}
+KINDS: dict[str, Strategy] = {
+    kind: strategy for (_, kind), strategy in (workloads.STRATEGIES | replicas.STRATEGIES).items()
+}
 APPS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"]
 MISMATCH = "`selector` does not match template `labels`"
 DEFAULT_POD_SPEC = {
@@ -35,7 +37,7 @@ DEFAULT_POD_SPEC = {
 
 
 def context() -> WriteContext:
-    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))  # type: ignore[arg-type]
+    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 def workload(kind: str, **spec: Any) -> dict[str, Any]:
@@ -84,7 +86,10 @@ def test_a_minimal_deployment_reads_back_with_the_known_defaults():
 
 
 def test_a_minimal_stateful_set_reads_back_with_the_known_defaults():
-    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
     spec = stored("StatefulSet", volumeClaimTemplates=[claim])["spec"]
     assert {key: spec[key] for key in spec.keys() - {"template", "selector"}} == {
         "replicas": 1,
@@ -174,7 +179,15 @@ def test_names_of_stateful_sets_are_labels():
 # -- rules of all -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "says"), [("Deployment", "deployment"), ("ReplicaSet", "deployment"), ("StatefulSet", "statefulset"), ("DaemonSet", "daemonset")])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("Deployment", "deployment"),
+        ("ReplicaSet", "deployment"),
+        ("StatefulSet", "statefulset"),
+        ("DaemonSet", "daemonset"),
+    ],
+)
 def test_a_selector_may_not_be_empty(kind: str, says: str):
     texts = create(kind, workload(kind, selector={}))
     assert texts == [f"spec.selector: Invalid value: {{}}: empty selector is invalid for {says}"]
@@ -206,9 +219,11 @@ def test_selectors_of_the_apps_group_are_immutable(kind: str):
     texts = update(kind, new, old)
     if kind == "StatefulSet":
         assert texts == [
-            "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
-            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
-            "forbidden"
+            (
+                "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+                "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
+                "forbidden"
+            )
         ]
     else:
         assert texts == ['spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable']
@@ -290,8 +305,10 @@ def rolling(unavailable: Any, surge: Any) -> dict[str, Any]:
         (
             {"strategy": {"type": "Foo"}},
             [
-                'spec.strategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}: supported values: "Recreate", '
-                '"RollingUpdate"'
+                (
+                    'spec.strategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}: supported values: "Recreate", '
+                    '"RollingUpdate"'
+                )
             ],
         ),
         (
@@ -305,8 +322,10 @@ def rolling(unavailable: Any, surge: Any) -> dict[str, Any]:
         (
             rolling(1, "lots"),
             [
-                'spec.strategy.rollingUpdate.maxSurge: Invalid value: "lots": a valid percent string must be a numeric '
-                "string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+                (
+                    'spec.strategy.rollingUpdate.maxSurge: Invalid value: "lots": a valid percent string must be a numeric '
+                    "string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+                )
             ],
         ),
         (
@@ -348,15 +367,19 @@ def test_deployments(spec: dict[str, Any], texts: list[str]):
         (
             {"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}},
             [
-                'spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":1,"MaxUnavailable":null}: only allowed for '
-                "updateStrategy 'RollingUpdate'"
+                (
+                    'spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":1,"MaxUnavailable":null}: only allowed for '
+                    "updateStrategy 'RollingUpdate'"
+                )
             ],
         ),
         (
             {"updateStrategy": {"type": "Foo"}},
             [
-                'spec.updateStrategy: Invalid value: {"Type":"Foo","RollingUpdate":null}: must be \'RollingUpdate\' or '
-                "'OnDelete'"
+                (
+                    'spec.updateStrategy: Invalid value: {"Type":"Foo","RollingUpdate":null}: must be \'RollingUpdate\' or '
+                    "'OnDelete'"
+                )
             ],
         ),
         (
@@ -368,8 +391,10 @@ def test_deployments(spec: dict[str, Any], texts: list[str]):
         (
             {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Burn"}},
             [
-                'spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Burn": supported values: '
-                '"Retain", "Delete"'
+                (
+                    'spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Burn": supported values: '
+                    '"Retain", "Delete"'
+                )
             ],
         ),
         ({"ordinals": {"start": -1}}, ["spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"]),
@@ -388,7 +413,10 @@ def test_stateful_sets(spec: dict[str, Any], texts: list[str]):
 
 
 def test_claims_of_a_stateful_set_are_volumes_of_its_pods():
-    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
     obj = workload("StatefulSet", volumeClaimTemplates=[claim])
     obj["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     assert create("StatefulSet", obj) == []
@@ -444,15 +472,19 @@ def test_the_template_generation_of_a_daemon_set_counts_template_changes():
         (
             {"type": "Foo"},
             [
-                'spec.updateStrategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}: supported values: '
-                '"RollingUpdate", "OnDelete"'
+                (
+                    'spec.updateStrategy: Unsupported value: {"Type":"Foo","RollingUpdate":null}: supported values: '
+                    '"RollingUpdate", "OnDelete"'
+                )
             ],
         ),
         (
             {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
             [
-                "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is "
-                "non-zero"
+                (
+                    "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is "
+                    "non-zero"
+                )
             ],
         ),
         (

@@ -49,8 +49,6 @@ class PodFacts(NamedTuple):
     restart_policy: str
     grace_period: int | None
     host_users: bool
-    is_pod: bool
-    """False for the spec of a template, which is judged a little more kindly."""
 
 
 def is_sidecar(container: Container) -> bool:

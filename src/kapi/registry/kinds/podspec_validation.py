@@ -65,7 +65,6 @@ def check_pod_spec(errors: Errors, path: str, spec: Spec, *, pod: Spec | None = 
         restart_policy=spec.get("restartPolicy", ""),
         grace_period=spec.get("terminationGracePeriodSeconds"),
         host_users=spec.get("hostUsers", True),
-        is_pod=pod is not None,
     )
     if "resourceClaims" in spec:
         _check_resource_claims(errors, f"{path}.resourceClaims", spec["resourceClaims"], metadata)
@@ -77,7 +76,7 @@ def check_pod_spec(errors: Errors, path: str, spec: Spec, *, pod: Spec | None = 
     if "resources" in spec:
         check_pod_level(errors, f"{path}.resources", spec, facts.claims)
     if spec.get("hostNetwork"):
-        _check_host_network_ports(errors, f"{path}.containers", containers, is_pod=facts.is_pod)
+        _check_host_network_ports(errors, f"{path}.containers", containers, is_pod=pod is not None)
     check_choice(errors, f"{path}.restartPolicy", facts.restart_policy, _RESTART_POLICIES)
     check_choice(errors, f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), _DNS_POLICIES)
     _check_placement(errors, path, spec)

@@ -106,9 +106,9 @@ def check_not_above(errors: Errors, status: Spec, fields: tuple[str, ...], ready
     """No count is above `replicas`, and available ones are ready; `ready` is what the kind's message calls those."""
     total = status.get("replicas", 0)
     for field in fields:
-        if status.get(field, 0) > total:
-            detail = "cannot be greater than status.replicas"
-            errors.append(fielderror.invalid(f"status.{field}", status[field], detail))
+        count = status.get(field, 0)
+        if count > total:
+            errors.append(fielderror.invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
     available = status.get("availableReplicas", 0)
     if available > status.get("readyReplicas", 0):
         errors.append(fielderror.invalid("status.availableReplicas", available, f"cannot be greater than {ready}"))

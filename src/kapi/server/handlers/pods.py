@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kapi.api.errors import BadRequest
+from kapi.api.errors import BadRequest, Conflict
 from kapi.api.meta import GroupVersionKind
 from kapi.registry.kinds.pod_subresources import (
     EvictionDecision,
@@ -24,7 +24,9 @@ from kapi.server.respond import plain_only, status_response
 from kapi.storage.interface import RevisionMismatch
 
 if TYPE_CHECKING:
+    from kapi.api.meta import Object
     from kapi.registry.deletion import DeleteOptions
+    from kapi.registry.store import Store
     from kapi.server.context import Context
     from kapi.server.message import Response
     from kapi.server.options import WriteOptions
@@ -51,7 +53,9 @@ async def create_binding(context: Context) -> Response:
     now = context.services.clock.now()
     while True:
         item = store.get(context.info.namespace, name)
-        pod = bind(store.decode(item), binding, now)
+        pod = store.decode(item)
+        _check_preconditions(store, pod, binding)
+        pod = bind(pod, binding, now)
         if options.dry_run:
             break
         try:
@@ -60,6 +64,15 @@ async def create_binding(context: Context) -> Response:
         except RevisionMismatch:
             continue
     return status_response(context, dict(_CREATED), code=201)
+
+
+def _check_preconditions(store: Store, pod: Object, binding: Object) -> None:
+    """A uid or resourceVersion in a Binding is about the pod."""
+    wanted, actual = binding["metadata"], pod["metadata"]
+    for key, what in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(key) and wanted[key] != actual[key]:
+            why = f"Precondition failed: {what} in precondition: {wanted[key]}, {what} in object meta: {actual[key]}"
+            raise Conflict.of(store.resource, actual["name"], why)
 
 
 async def create_eviction(context: Context) -> Response:
@@ -72,9 +85,11 @@ async def create_eviction(context: Context) -> Response:
         raise BadRequest("name in URL does not match name in Eviction object")
     delete_options, dry_run = options_of(eviction.get("deleteOptions") or {})
     asked = options._replace(dry_run=options.dry_run or dry_run)
-    judged = await _spend_budget(context, asked)
-    await _delete_pod(context, asked, delete_options, judged)
-    return status_response(context, dict(_CREATED), code=201)
+    for _ in range(ATTEMPTS):
+        judged = await _spend_budget(context, asked)
+        if await _delete_pod(context, asked, delete_options, judged):
+            return status_response(context, dict(_CREATED), code=201)
+    raise budget_busy(judged.decision.budget_name)
 
 
 class _Judged(NamedTuple):
@@ -106,28 +121,34 @@ async def _spend_budget(context: Context, options: WriteOptions) -> _Judged:
     raise budget_busy(decision.budget_name)
 
 
-async def _delete_pod(context: Context, options: WriteOptions, delete_options: DeleteOptions, judged: _Judged) -> None:
+async def _delete_pod(context: Context, options: WriteOptions, delete_options: DeleteOptions, judged: _Judged) -> bool:
+    """Delete the pod that was judged; False when it has changed since in a way that needs a new judgement."""
     store, info = context.services.catalog.store("pods"), context.info
-    writing = write_context(context, options)
     pin = judged.decision.pin_resource_version
     item = judged.item if pin else store.get(info.namespace, info.name)
     if not options.dry_run:
-        item = await _mark(context, item, pin=pin, busy=judged.decision.budget_name)
-    if pin and delete_options.resource_version is None and not options.dry_run:
-        delete_options = replace(delete_options, resource_version=str(item.revision))
+        marked = await _mark(context, item, pin=pin)
+        if marked is None:
+            if judged.decision.budget_name:
+                raise budget_busy(judged.decision.budget_name)
+            return False
+        if pin and delete_options.resource_version is None:
+            delete_options = replace(delete_options, resource_version=str(marked.revision))
     operation = operation_of(context, "DELETE", info.name, options)
-    await store.delete(writing, info.namespace, info.name, delete_options, admit_for(context, operation))
+    await store.delete(
+        write_context(context, options), info.namespace, info.name, delete_options, admit_for(context, operation)
+    )
+    return True
 
 
-async def _mark(context: Context, item: Item, *, pin: bool, busy: str) -> Item:
-    """Write down why the pod goes, so that its controller knows."""
+async def _mark(context: Context, item: Item, *, pin: bool) -> Item | None:
+    """Write down why the pod goes, so that its controller knows; None when a pinned pod has changed."""
     store = context.services.catalog.store("pods")
     while True:
+        evicted = mark_evicted(store.decode(item), context.services.clock.now())
         try:
-            return await store.write(
-                item.key, mark_evicted(store.decode(item), context.services.clock.now()), item.revision
-            )
+            return await store.write(item.key, evicted, item.revision)
         except RevisionMismatch:
             if pin:
-                raise budget_busy(busy) from None
+                return None
             item = store.get(item.namespace, item.name)
