@@ -232,6 +232,32 @@ def test_body_in_a_million_chunks_of_one_byte_does_not_take_a_million_objects():
     assert reader.queue[0][0].body == b"x" * 1_000_000
 
 
+@pytest.mark.parametrize("filler", [b"1;" + b"a" * 100, b"0\r\n" + b"X: y\r\n" * 16, b"0\r\nX: " + b"y" * 100])
+def test_chunked_body_may_not_consist_of_everything_but_data(filler):
+    reader = RequestReader(Peer("test"), LIMITS)
+    reader.feed(CHUNKED + filler)
+    fed = 0
+    while not reader.ended:
+        reader.feed(filler[-6:])
+        fed += 6
+    assert fed <= LIMITS.chunk_overhead + 100
+    assert "too much that is not data" in reader.queue[0].message
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b"GET / HTTP/1.1\r\nHost: h\r\nConnection: x, Close\r\n\r\n", b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"],
+)
+def test_nothing_is_read_behind_a_last_request(last):
+    reader = RequestReader(Peer("test"), LIMITS)
+    reader.feed(last)
+    assert reader.ended
+    reader.feed(INNOCENT)
+    whole = RequestReader(Peer("test"), LIMITS)
+    whole.feed(last + INNOCENT)
+    assert len(reader.queue) == len(whole.queue) == 1
+
+
 def test_thousands_of_tiny_requests_in_one_read_are_not_all_parsed_at_once():
     reader = RequestReader(Peer("test"), Limits(pipeline=4))
     reader.feed(b"GET / HTTP/1.1\r\nHost:h\r\n\r\n" * 10_000)

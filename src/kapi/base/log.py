@@ -17,6 +17,12 @@ def configure(level: str) -> None:
     """Set up logging for a process; ValueError for a level that does not exist."""
     if level not in LEVELS:
         raise ValueError(f"--log-level {level!r}: expected one of {', '.join(LEVELS)}")
+    # Modules that only ever report trouble use the standard logging module; it goes to the same place.
+    logging.basicConfig(
+        level=LEVELS[level],
+        stream=sys.stderr,
+        format="timestamp='%(asctime)s' level='%(levelname)s' event='%(message)s' logger='%(name)s'",
+    )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -49,11 +50,18 @@ def _fail(message: str, status: int) -> int:
 
 
 async def _main(options: Options) -> int:
+    _raise_file_limit()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     return await serve(options, stop, _announce)
+
+
+def _raise_file_limit() -> None:
+    """Every connection is a file; take as many as the system lets us."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _announce(plane: ControlPlane) -> None:

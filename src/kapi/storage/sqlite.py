@@ -133,8 +133,6 @@ class SqliteStorage:
         self._check_usable()
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
-        if revision <= self._compacted:
-            return
         wish = Compact(revision, self._loop.create_future())
         self._writer.inbox.put(wish)
         await wish.answer

@@ -19,7 +19,7 @@ def test_a_pool_hands_out_every_free_number_once_and_then_says_full(size, reserv
     handed = [pool.take_any() for _ in range(size - len(before))]
     assert len(set(handed)) == len(handed)
     assert set(handed) | before == set(range(size))
-    with pytest.raises(PoolFullError, match="^range is full$"):
+    with pytest.raises(PoolFullError, match=r"^range is full$"):
         pool.take_any()
 
 
@@ -87,7 +87,7 @@ def test_ipv6_range_has_no_broadcast_address():
 def test_port_pool_says_why_not():
     pool = PortPool()
     pool.take(30080)
-    with pytest.raises(AllocationError, match="^provided port is already allocated$"):
+    with pytest.raises(AllocationError, match=r"^provided port is already allocated$"):
         pool.take(30080)
     with pytest.raises(AllocationError) as refused:
         pool.take(80)

@@ -34,7 +34,10 @@ def _b64(text):
         ({"data": {"k": "x" * (MEBIBYTE + 1)}}, ["[]: Too long: may not be more than 1048576 bytes"]),
         ({"data": {"k": "x" * MEBIBYTE}}, []),
         ({"binaryData": {"k": _b64("x" * MEBIBYTE)}}, []),
-        ({"data": {"a": "x"}, "binaryData": {"k": _b64("x" * MEBIBYTE)}}, ["[]: Too long: may not be more than 1048576 bytes"]),
+        (
+            {"data": {"a": "x"}, "binaryData": {"k": _b64("x" * MEBIBYTE)}},
+            ["[]: Too long: may not be more than 1048576 bytes"],
+        ),
     ],
 )
 def test_config_map_rules(fields, wrong):
@@ -67,15 +70,21 @@ TYPE = "kubernetes.io/"
 @pytest.mark.parametrize(
     ("kind", "data", "wrong"),
     [
-        (f"{TYPE}service-account-token", {}, ["metadata.annotations[kubernetes.io/service-account.name]: Required value"]),
+        (
+            f"{TYPE}service-account-token",
+            {},
+            ["metadata.annotations[kubernetes.io/service-account.name]: Required value"],
+        ),
         (f"{TYPE}dockercfg", {}, ["data[.dockercfg]: Required value"]),
         (f"{TYPE}dockercfg", {".dockercfg": "{}"}, []),
         (
             f"{TYPE}dockerconfigjson",
             {".dockerconfigjson": "nope"},
             [
-                'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": '
-                "invalid character 'n' looking for beginning of value"
+                (
+                    'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": '
+                    "invalid character 'n' looking for beginning of value"
+                )
             ],
         ),
         (
@@ -87,8 +96,10 @@ TYPE = "kubernetes.io/"
             f"{TYPE}dockerconfigjson",
             {".dockerconfigjson": "[]"},
             [
-                'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": '
-                "json: cannot unmarshal array into Go value of type map[string]interface {}"
+                (
+                    'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": '
+                    "json: cannot unmarshal array into Go value of type map[string]interface {}"
+                )
             ],
         ),
         (f"{TYPE}basic-auth", {}, ["data[username]: Required value", "data[password]: Required value"]),

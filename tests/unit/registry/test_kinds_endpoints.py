@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.endpoints import EndpointsStrategy, EndpointSliceStrategy
+from kapi.registry.kinds.endpoints import EndpointSliceStrategy, EndpointsStrategy
 
 ENDPOINTS = EndpointsStrategy()
 SLICE = EndpointSliceStrategy()
@@ -25,8 +25,8 @@ HOST = [{"ip": "1.2.3.4"}]
         (
             {"notReadyAddresses": [{"ip": "169.254.1.1"}]},
             [
-                'subsets[0].notReadyAddresses[0].ip: Invalid value: "169.254.1.1": '
-                "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+                ('subsets[0].notReadyAddresses[0].ip: Invalid value: "169.254.1.1": '
+                "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
             ],
         ),
         (
@@ -68,8 +68,10 @@ def test_endpoints_default_to_tcp_and_stored_mistakes_may_stay():
         (
             {"addressType": "FQDN", "endpoints": [{"addresses": ["localhost"]}]},
             [
-                'endpoints[0].addresses[0]: Invalid value: "localhost": '
-                "should be a domain with at least two segments separated by dots"
+                (
+                    'endpoints[0].addresses[0]: Invalid value: "localhost": '
+                    "should be a domain with at least two segments separated by dots"
+                )
             ],
         ),
         (
@@ -104,6 +106,4 @@ def test_slice_defaults_generation_and_type():
     annotated = {**old, "metadata": {**old["metadata"], "annotations": {"a": "b"}}}
     assert not SLICE.generation_changed(annotated, old)
     assert SLICE.generation_changed({**old, "ports": []}, old)
-    assert SLICE.warnings({**old, "addressType": "FQDN"}, None) == [
-        "spec.addressType: FQDN endpoints are deprecated"
-    ]
+    assert SLICE.warnings({**old, "addressType": "FQDN"}, None) == ["spec.addressType: FQDN endpoints are deprecated"]

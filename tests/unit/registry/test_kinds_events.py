@@ -50,7 +50,9 @@ def test_the_two_dialects_translate():
     }
 
 
-@given(st.dictionaries(st.sampled_from(sorted({*NEW, "message", "source", "count", "series", "related"})), st.integers()))
+@given(
+    st.dictionaries(st.sampled_from(sorted({*NEW, "message", "source", "count", "series", "related"})), st.integers())
+)
 def test_translation_there_and_back_loses_nothing(fields):
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, **fields}
     assert to_core_v1(to_events_v1(event)) == event
@@ -72,9 +74,11 @@ MISMATCH = "does not match event.namespace"
             "default",
             {**NEW, "reportingComponent": "a b", "reportingInstance": "", "action": "x" * 129},
             [
-                'reportingComponent: Invalid value: "a b": name part must consist of alphanumeric characters, \'-\', '
-                "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
-                "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+                (
+                    "reportingComponent: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', "
+                    "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
+                    "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+                ),
                 "reportingInstance: Required value",
                 'action: Invalid value: "": can have at most 128 characters',
             ],

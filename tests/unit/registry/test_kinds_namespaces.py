@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, context, created, status_errors, texts, update_errors, updated
 
-from kapi.registry.kinds.namespaces import FINALIZE, NamespaceStrategy
+from kapi.registry.kinds.namespaces import NamespaceFinalizeStrategy, NamespaceStrategy
 
 STRATEGY = NamespaceStrategy()
+FINALIZE = NamespaceFinalizeStrategy()
 
 
 def _namespace(name="a", **fields):

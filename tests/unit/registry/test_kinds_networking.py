@@ -188,8 +188,10 @@ def test_address_record():
         (
             ["10.0.0.0/24", "10.1.0.0/24"],
             [
-                'spec.cidrs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: may specify no more than one IP for each IP '
-                "family, i.e 192.168.0.0/24 and 2001:db8::/64"
+                (
+                    'spec.cidrs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: may specify no more than one IP for each IP '
+                    "family, i.e 192.168.0.0/24 and 2001:db8::/64"
+                )
             ],
         ),
         (["a", "b", "c"], ['spec.cidrs: Invalid value: {"CIDRs":["a","b","c"]}: may only hold up to 2 values']),

@@ -25,22 +25,28 @@ def test_node_registers_with_its_status():
         (
             {"taints": [{"key": "a", "effect": "X"}]},
             [
-                'metadata.taints[0].effect: Unsupported value: "X": supported values: "NoSchedule", "PreferNoSchedule", '
-                '"NoExecute"'
+                (
+                    'metadata.taints[0].effect: Unsupported value: "X": supported values: "NoSchedule", "PreferNoSchedule", '
+                    '"NoExecute"'
+                )
             ],
         ),
         (
             {"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "a", "value": "b", "effect": "NoExecute"}]},
             [
-                'metadata.taints[1]: Duplicate value: {"Key":"a","Value":"b","Effect":"NoExecute","TimeAdded":null}: '
-                "taints must be unique by key and effect pair"
+                (
+                    'metadata.taints[1]: Duplicate value: {"Key":"a","Value":"b","Effect":"NoExecute","TimeAdded":null}: '
+                    "taints must be unique by key and effect pair"
+                )
             ],
         ),
         (
             {"podCIDRs": ["10.0.0.0/24", "10.1.0.0/24"]},
             [
-                'spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: '
-                "may specify no more than one CIDR for each IP family"
+                (
+                    'spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: '
+                    "may specify no more than one CIDR for each IP family"
+                )
             ],
         ),
         ({"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}, []),

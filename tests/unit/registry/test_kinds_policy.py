@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from kind_support import NOW, Shelf, context, create_errors, created, status_errors, thing, update_errors
+from kind_support import Shelf, create_errors, created, status_errors, thing, update_errors
 
 from kapi.api.errors import Forbidden
 from kapi.registry.kinds.policy import PodDisruptionBudgetStrategy
@@ -23,22 +23,28 @@ ACCOUNT = ServiceAccountStrategy()
         (
             {"maxUnavailable": "x"},
             [
-                "spec.maxUnavailable: Invalid value: \"x\": a valid percent string must be a numeric string followed by an "
-                "ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+                (
+                    'spec.maxUnavailable: Invalid value: "x": a valid percent string must be a numeric string followed by an '
+                    "ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+                )
             ],
         ),
         (
             {"minAvailable": 1, "maxUnavailable": 1},
             [
-                'spec: Invalid value: {"MinAvailable":1,"Selector":null,"MaxUnavailable":1,'
-                '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set'
+                (
+                    'spec: Invalid value: {"MinAvailable":1,"Selector":null,"MaxUnavailable":1,'
+                    '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set'
+                )
             ],
         ),
         (
             {"unhealthyPodEvictionPolicy": "X"},
             [
-                'spec.unhealthyPodEvictionPolicy: Unsupported value: "X": supported values: "AlwaysAllow", '
-                '"IfHealthyBudget"'
+                (
+                    'spec.unhealthyPodEvictionPolicy: Unsupported value: "X": supported values: "AlwaysAllow", '
+                    '"IfHealthyBudget"'
+                )
             ],
         ),
     ],
@@ -76,9 +82,7 @@ RESERVED = "priority class names with 'system-' prefix are reserved for system u
         (
             "system-node-critical",
             {"value": 1},
-            [
-                f"metadata.name: Forbidden: {RESERVED} value of system-node-critical PriorityClass must be 2000001000"
-            ],
+            [f"metadata.name: Forbidden: {RESERVED} value of system-node-critical PriorityClass must be 2000001000"],
         ),
         (
             "a",
@@ -103,8 +107,6 @@ def test_priority_is_final():
 
 def test_there_is_one_default_priority():
     shelf = Shelf(priorityclasses=[thing("first", "", value=1, globalDefault=True)])
-    writing = context(lookup=shelf)
-    assert writing.now == NOW
     with pytest.raises(Forbidden) as refused:
         created(PRIORITY, thing("second", "", value=1, globalDefault=True), lookup=shelf)
     assert refused.value.message == (

@@ -39,16 +39,16 @@ def _quota(**spec):
         (
             {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}},
             [
-                "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when "
-                "`operator` is 'In' or 'NotIn' for scope selector"
+                ("spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when "
+                "`operator` is 'In' or 'NotIn' for scope selector")
             ],
         ),
         (
             {"scopeSelector": {"matchExpressions": [{"scopeName": "BestEffort", "operator": "X"}]}},
             [
-                "spec.scopeSelector.matchExpressions.operator: Invalid value: \"X\": must be 'Exists' when scope is any of "
+                ("spec.scopeSelector.matchExpressions.operator: Invalid value: \"X\": must be 'Exists' when scope is any of "
                 "ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
-                "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
+                "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"),
                 'spec.scopeSelector.matchExpressions.operator: Invalid value: "X": not a valid selector operator',
             ],
         ),
@@ -112,8 +112,8 @@ def test_container_limits_fill_in_defaults():
         (
             [{"type": "PersistentVolumeClaim"}],
             [
-                "spec.limits[0].limits: Required value: either minimum or maximum storage value is required, "
-                "but neither was provided"
+                ("spec.limits[0].limits: Required value: either minimum or maximum storage value is required, "
+                "but neither was provided")
             ],
         ),
         (

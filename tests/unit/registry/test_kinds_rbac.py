@@ -34,25 +34,33 @@ REFERENCE = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"}
             {**RULE, "nonResourceURLs": ["/x"]},
             [
                 'rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs',
-                'rules[0].nonResourceURLs: Invalid value: ["/x"]: rules cannot apply to both regular resources and '
-                "non-resource URLs",
+                (
+                    'rules[0].nonResourceURLs: Invalid value: ["/x"]: rules cannot apply to both regular resources and '
+                    "non-resource URLs"
+                ),
             ],
             [
-                'rules[0].nonResourceURLs: Invalid value: ["/x"]: rules cannot apply to both regular resources and '
-                "non-resource URLs"
+                (
+                    'rules[0].nonResourceURLs: Invalid value: ["/x"]: rules cannot apply to both regular resources and '
+                    "non-resource URLs"
+                )
             ],
         ),
     ],
 )
 def test_rules(rule, wrong, wrong_for_cluster):
     assert create_errors(ROLE, thing(rules=[rule])) == wrong
-    assert create_errors(CLUSTER_ROLE, thing(rules=[rule])) == (wrong if wrong_for_cluster is None else wrong_for_cluster)
+    assert create_errors(CLUSTER_ROLE, thing(rules=[rule])) == (
+        wrong if wrong_for_cluster is None else wrong_for_cluster
+    )
 
 
 def test_aggregation_needs_selectors():
     assert create_errors(CLUSTER_ROLE, thing(aggregationRule={})) == [
-        "aggregationRule.clusterRoleSelectors: Required value: "
-        "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        (
+            "aggregationRule.clusterRoleSelectors: Required value: "
+            "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        )
     ]
 
 

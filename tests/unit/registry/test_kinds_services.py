@@ -230,11 +230,16 @@ def test_an_unchanged_service_is_a_no_op():
         (
             {"ipFamilyPolicy": "RequireDualStack"},
             [
-                'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": '
-                "this cluster is not configured for dual-stack services"
+                (
+                    'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": '
+                    "this cluster is not configured for dual-stack services"
+                )
             ],
         ),
-        ({"ipFamilies": ["IPv6"]}, ['spec.clusterIPs[0]: Invalid value: "10.0.0.7": expected an IPv6 value as indicated by `ipFamilies[0]`']),
+        (
+            {"ipFamilies": ["IPv6"]},
+            ['spec.clusterIPs[0]: Invalid value: "10.0.0.7": expected an IPv6 value as indicated by `ipFamilies[0]`'],
+        ),
     ],
 )
 def test_addresses_and_families_are_final(change, wrong):
@@ -246,7 +251,12 @@ def test_addresses_and_families_are_final(change, wrong):
 
 def test_class_and_health_check_port_are_final():
     cluster = Cluster()
-    spec = {"ports": PORT, "type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerClass": "example.com/a"}
+    spec = {
+        "ports": PORT,
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "loadBalancerClass": "example.com/a",
+    }
     old = cluster.create({**spec, "healthCheckNodePort": 31000})
     change = {"loadBalancerClass": "example.com/b", "healthCheckNodePort": 31001}
     wanted = {**old, "spec": {**copy.deepcopy(old["spec"]), **change}}
@@ -285,8 +295,8 @@ def test_class_and_health_check_port_are_final():
         (
             {"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 80}]},
             [
-                'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,'
-                '"TargetPort":0,"NodePort":0}'
+                ('spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,'
+                '"TargetPort":0,"NodePort":0}')
             ],
         ),
         (
@@ -322,8 +332,8 @@ def test_class_and_health_check_port_are_final():
         (
             {"ports": PORT, "ipFamilies": ["IPv4", "IPv6"]},
             [
-                "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' "
-                "when multiple IP families are specified"
+                ("spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' "
+                "when multiple IP families are specified")
             ],
         ),
         (
@@ -333,8 +343,8 @@ def test_class_and_health_check_port_are_final():
         (
             {"ports": PORT, "sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 0}}},
             [
-                "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 0: "
-                "must be greater than 0 and less than 86400"
+                ("spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 0: "
+                "must be greater than 0 and less than 86400")
             ],
         ),
         (
@@ -363,8 +373,8 @@ def test_class_and_health_check_port_are_final():
         (
             {"ports": PORT, "healthCheckNodePort": 30000},
             [
-                "spec.healthCheckNodePort: Invalid value: 30000: may only be set when `type` is 'LoadBalancer' and "
-                "`externalTrafficPolicy` is 'Local'"
+                ("spec.healthCheckNodePort: Invalid value: 30000: may only be set when `type` is 'LoadBalancer' and "
+                "`externalTrafficPolicy` is 'Local'")
             ],
         ),
         (
@@ -374,8 +384,8 @@ def test_class_and_health_check_port_are_final():
         (
             {"ports": PORT, "trafficDistribution": "X"},
             [
-                'spec.trafficDistribution: Unsupported value: "X": supported values: "PreferClose", "PreferSameZone", '
-                '"PreferSameNode"'
+                ('spec.trafficDistribution: Unsupported value: "X": supported values: "PreferClose", "PreferSameZone", '
+                '"PreferSameNode"')
             ],
         ),
     ],
@@ -401,8 +411,10 @@ def test_dry_run_refuses_what_the_pools_would():
     cluster.create({"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"})
     spec = {"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort", "clusterIP": "1.2.3.4"}
     assert create_errors(cluster.strategy, thing("b", spec=spec), dry_run=True) == [
-        'spec.clusterIPs: Invalid value: ["1.2.3.4"]: failed to allocate IP 1.2.3.4: '
-        "the provided network does not match the current range",
+        (
+            'spec.clusterIPs: Invalid value: ["1.2.3.4"]: failed to allocate IP 1.2.3.4: '
+            "the provided network does not match the current range"
+        ),
         "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated",
     ]
 
@@ -428,7 +440,13 @@ def test_names_warnings_and_fields():
     strategy = ServiceStrategy()
     assert strategy.validate_name("1a") == []
     assert strategy.validate_name("a.b") != []
-    spec = {"type": "ClusterIP", "clusterIP": "None", "externalName": "x", "sessionAffinity": "None", "externalIPs": ["1.1.1.1"]}
+    spec = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "externalName": "x",
+        "sessionAffinity": "None",
+        "externalIPs": ["1.1.1.1"],
+    }
     assert strategy.warnings(thing(spec=spec), None) == [
         "spec.externalIPs is ignored for headless services",
         'spec.externalName is ignored when spec.type is not "ExternalName"',

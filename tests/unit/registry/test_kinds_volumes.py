@@ -3,7 +3,17 @@ from __future__ import annotations
 import copy
 
 import pytest
-from kind_support import NOW_TEXT, assert_idempotent, context, create_errors, created, status_errors, thing, update_errors, updated
+from kind_support import (
+    NOW_TEXT,
+    assert_idempotent,
+    context,
+    create_errors,
+    created,
+    status_errors,
+    thing,
+    update_errors,
+    updated,
+)
 
 from kapi.registry.kinds.volumes import PersistentVolumeClaimStrategy, PersistentVolumeStrategy
 
@@ -30,8 +40,8 @@ def test_new_volume_is_pending_and_retained():
         (
             {"accessModes": ["X"]},
             [
-                'spec.accessModes: Unsupported value: "X": supported values: "ReadOnlyMany", "ReadWriteMany", '
-                '"ReadWriteOnce", "ReadWriteOncePod"'
+                ('spec.accessModes: Unsupported value: "X": supported values: "ReadOnlyMany", "ReadWriteMany", '
+                '"ReadWriteOnce", "ReadWriteOncePod"')
             ],
         ),
         (
@@ -55,9 +65,9 @@ def test_new_volume_is_pending_and_retained():
         (
             {"hostPath": None, "csi": {"driver": "A b"}},
             [
-                'spec.csi.driver: Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case '
+                ('spec.csi.driver: Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case '
                 "alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. "
-                "'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+                "'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"),
                 "spec.csi.volumeHandle: Required value",
             ],
         ),

@@ -207,6 +207,20 @@ def test_half_closed_peer_still_gets_its_answers(run):
     run(main())
 
 
+def test_end_of_input_right_behind_a_request_does_not_take_its_answer(run):
+    async def main():
+        async with serving(echo) as server, connected(server) as client:
+            client.send(GET)
+            await client.response()
+            (connection,) = server._connections
+            # Both in one turn of the loop, before the task that waits for requests has run.
+            connection.data_received(GET)
+            assert connection.eof_received() is True
+            assert (await client.response())[0] == 200
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("target", "path", "query"),
     [
@@ -603,6 +617,32 @@ def test_stream_learns_that_its_peer_has_gone(run, half):
                 client.close()
             await seen["ended"].wait()
             await gone(server)
+
+    run(main())
+
+
+def test_stream_to_a_peer_that_left_before_it_began_is_over_at_once(run):
+    started, release, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handler(_):
+        started.set()
+        await release.wait()
+
+        async def write(stream):
+            assert stream.closed.done()
+            ended.set()
+
+        return StreamResponse(200, [], write)
+
+    async def main():
+        async with serving(handler) as server, connected(server) as client:
+            client.send(GET)
+            await started.wait()
+            (connection,) = server._connections
+            connection.eof_received()
+            release.set()
+            await ended.wait()
+            assert not (await client.rest()).endswith(b"0\r\n\r\n")
 
     run(main())
 

@@ -9,8 +9,6 @@ import stat
 import pytest
 import uvloop
 
-from kapi.base.loop import loop_factory
-from kapi.base.loop import run as run_on_best_loop
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.limits import Limits
 from kapi.server.message import Response, StreamResponse
@@ -246,6 +244,49 @@ def test_drain_ends_streams_with_their_last_chunk(run):
     run(main())
 
 
+def test_connection_that_is_made_just_before_the_drain_is_closed_too(run):
+    class Hasty(Server):
+        def admit(self, connection):
+            admitted = super().admit(connection)
+            self._stop_listening()
+            connection.drain()
+            return admitted
+
+    async def main():
+        server = Hasty(hello, host="127.0.0.1")
+        await server.start()
+        async with connected(server) as (reader, _):
+            assert await reader.read() == b""
+        await server.close()
+
+    run(main())
+
+
+def test_stream_that_begins_while_draining_ends_at_once(run):
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def handler(_):
+        started.set()
+        await release.wait()
+
+        async def write(stream):
+            await stream.closed
+
+        return StreamResponse(200, [], write)
+
+    async def main():
+        async with serving(handler) as server, connected(server) as (reader, writer):
+            writer.write(GET)
+            await started.wait()
+            draining = asyncio.create_task(server.drain(10))
+            await asyncio.sleep(0)
+            release.set()
+            assert (await reader.read()).endswith(b"\r\n\r\n0\r\n\r\n")
+            await draining
+
+    run(main())
+
+
 def test_drain_ends_what_does_not_end_in_time(run):
     started, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -369,11 +410,3 @@ def test_client_certificate_that_is_not_ours_or_not_for_clients_is_refused(run, 
         assert asked == []
 
     run(main())
-
-
-def test_best_loop_is_uvloop_where_there_is_one():
-    async def which():
-        return type(asyncio.get_running_loop()).__module__
-
-    assert loop_factory() is uvloop.new_event_loop
-    assert run_on_best_loop(which()).startswith("uvloop")

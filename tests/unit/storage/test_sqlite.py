@@ -484,6 +484,31 @@ def test_what_cannot_be_published_is_not_acknowledged(tmp_path, point):
     asyncio.run(scenario())
 
 
+def test_nothing_is_published_after_a_follower_has_missed_a_change(tmp_path):
+    async def scenario():
+        gate, seen, failing = Gate(), [], [True]
+
+        def fail_once(changes):
+            if failing:
+                failing.clear()
+                raise RuntimeError("boom")
+
+        async with opened(tmp_path) as store:
+            await store.follow(0, fail_once)
+            await store.follow(0, seen.extend)
+            with armed("storage.before_commit", gate):
+                first = asyncio.create_task(store.put("/first", DRAFT, 0))
+                await gate.reached()
+                rest = [asyncio.create_task(store.put(f"/{number}", DRAFT, 0)) for number in range(5)]
+                await asyncio.sleep(0)
+                gate.open()
+                results = await asyncio.gather(first, *rest, return_exceptions=True)
+            assert {type(result) for result in results} == {StorageFailed}
+            assert [change.key for change in seen] == ["/first"]
+
+    asyncio.run(scenario())
+
+
 def test_a_full_disk_is_a_failure_and_loses_nothing_acknowledged(tmp_path):
     async def scenario():
         failures, acknowledged = [], {}

@@ -301,4 +301,3 @@ def _certificate_change_errors(obj: Object, old: Object, *, allowed: bool) -> li
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("certificates.k8s.io", "CertificateSigningRequest"): CertificateSigningRequestStrategy(),
 }
-APPROVAL = ApprovalStrategy()

@@ -183,12 +183,6 @@ def non_negative_quantity(path: str, value: str) -> list[FieldError]:
     return [invalid(path, value, NEGATIVE)] if parse_quantity(value).mantissa < 0 else []
 
 
-def whole_quantity(path: str, value: str) -> list[FieldError]:
-    """An amount that can only be counted in ones."""
-    is_whole = parse_quantity(value).milli_value() % 1000 == 0
-    return [] if is_whole else [invalid(path, value, "must be an integer")]
-
-
 # -- parts of objects ------------------------------------------------------------------------------------------------
 
 

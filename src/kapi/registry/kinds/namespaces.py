@@ -111,4 +111,3 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {("", "Namespace"): NamespaceStrategy()}
-FINALIZE = NamespaceFinalizeStrategy()

@@ -78,7 +78,7 @@ def _refuse_second_default(context: WriteContext, obj: Object) -> None:
     if not obj.get("globalDefault"):
         return
     name = obj["metadata"].get("name", "")
-    for other in context.lookup.list(str(GroupResource("scheduling.k8s.io", "priorityclasses"))):
+    for other in context.lookup.list(str(RESOURCE)):
         if other.get("globalDefault") and other["metadata"]["name"] != name:
             taken = (
                 f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"

@@ -137,7 +137,12 @@ class VolumeAttachmentStrategy(Strategy):
 
     def prepare_create(self, context: WriteContext, obj: Object) -> None:
         """Nothing is attached yet."""
+        spec_of(obj)
         obj["status"] = {"attached": False}
+
+    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+        """A missing spec is an empty one, which is a change."""
+        spec_of(obj)
 
     def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
         """A driver, a node, and exactly one source."""

@@ -1,0 +1,152 @@
+"""A small HTTP/1.1 client for the load generator: raw TLS connections, no futures between request and answer.
+
+It must cost less than the servers it measures, so a connection is one asyncio protocol with llhttp behind it, and the
+next request is written in the callback that ends the last answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import httptools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LoadError(Exception):
+    """What was asked of the server did not happen; the text says what happened instead."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens and how to be let in. Paths are files in PEM."""
+
+    host: str
+    port: int
+    authority: str
+    certificate: str = ""
+    key: str = ""
+
+    def context(self) -> ssl.SSLContext:
+        """The client's side of TLS: checks the server, shows the client certificate if there is one."""
+        context = ssl.create_default_context(cafile=self.authority)
+        context.set_alpn_protocols(["http/1.1"])
+        if self.certificate:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Subclasses say what to do with an answer.
+
+    `ended` is done when the connection's work is; it carries the error if there was one.
+    """
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._parser = httptools.HttpResponseParser(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            # What our own callbacks raise arrives wrapped.
+            self.fail(error.__context__ or error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(LoadError(f"the server closed the connection ({exc})"))
+
+    def end(self) -> None:
+        """This connection has done its part."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """This connection cannot go on."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.end()
+        self.transport.close()
+
+
+class Caller(Connection):
+    """Sends requests one after the other, as fast as they are answered, until `following` has no more.
+
+    The time of each answer is appended to `times`.
+    """
+
+    def __init__(self, following: Callable[[bytes], bytes | None], times: list[float], *, keeps: bool = False) -> None:
+        super().__init__()
+        self._following = following
+        self._times = times
+        self._keeps = keeps
+        self._parts: list[bytes] = []
+        self.received = 0
+        self._sent = 0.0
+
+    def start(self) -> None:
+        """Send the first request."""
+        self._send(b"")
+
+    def _send(self, last: bytes) -> None:
+        data = self._following(last)
+        if data is None:
+            self.end()
+            return
+        self._parts = []
+        self._sent = perf_counter()
+        self.transport.write(data)
+
+    def on_body(self, body: bytes) -> None:
+        self.received += len(body)
+        if self._keeps or self._parser.get_status_code() >= 300:
+            self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        now = perf_counter()
+        status = self._parser.get_status_code()
+        body = b"".join(self._parts)
+        if status >= 300:
+            self.fail(LoadError(f"answered {status}: {body[:300].decode(errors='replace')}"))
+            return
+        self._times.append(now - self._sent)
+        self._send(body)
+
+
+async def connect(address: Address, context: ssl.SSLContext, make: Callable[[], Connection]) -> Connection:
+    """Open a connection."""
+    loop = asyncio.get_running_loop()
+    _, protocol = await loop.create_connection(make, address.host, address.port, ssl=context)
+    return protocol
+
+
+async def call(address: Address, data: bytes) -> bytes:
+    """One request on a connection of its own; returns the body."""
+    bodies: list[bytes] = []
+    asked = [data]
+
+    def following(last: bytes) -> bytes | None:
+        if not asked:
+            bodies.append(last)
+            return None
+        return asked.pop()
+
+    caller = await connect(address, address.context(), lambda: Caller(following, [], keeps=True))
+    assert isinstance(caller, Caller)
+    caller.start()
+    try:
+        await caller.ended
+    finally:
+        caller.close()
+    return bodies[0]

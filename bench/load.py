@@ -1,0 +1,217 @@
+"""The load generator: a process of its own that reads jobs as lines of JSON and answers each with one line.
+
+It runs apart from the bench so that nothing else happens on its event loop while it measures. Every answer says how busy
+this process was (`client_cpu`, 1.0 is one whole core), because a row whose client was busy all the time measured the
+client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import random
+import sys
+import time
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from bench.client import Address, Caller, LoadError, call, connect
+from bench.fan import watch
+from bench.figures import Figure, summary
+from bench.objects import (
+    FAN_NAMESPACE,
+    NAMESPACE,
+    collection,
+    config_map,
+    namespace,
+    pod,
+    request,
+    seeded,
+    stamp,
+)
+from kapi.base.loop import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Job = dict[str, Any]
+
+SEED_CONNECTIONS = 32
+MERGE_PATCH = "application/merge-patch+json"
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def creates(job: Job, index: int) -> Iterator[bytes]:
+    """New objects, under names no other connection or round uses."""
+    make, path = (pod, collection(resource="pods")) if job.get("pods") else (config_map, collection())
+    for number in itertools.count():
+        yield request("POST", path, make(f"{job['run']}-{index}-{number}"))
+
+
+def gets(job: Job, index: int) -> Iterator[bytes]:
+    """Seeded objects in random order."""
+    numbers = random.Random(index).sample(range(job["keys"]), min(1000, job["keys"]))
+    return itertools.cycle([request("GET", f"{collection()}/{seeded(number)}") for number in numbers])
+
+
+def _own(job: Job, index: int) -> Iterator[str]:
+    """Seeded objects that belong to one connection alone, so that writers do not meet."""
+    return itertools.cycle([seeded(number) for number in range(index, job["keys"], job["connections"])])
+
+
+def updates(job: Job, index: int) -> Iterator[bytes]:
+    """Whole objects with a new stamp."""
+    for name in _own(job, index):
+        yield request("PUT", f"{collection()}/{name}", config_map(name, stamp()))
+
+
+def patches(job: Job, index: int) -> Iterator[bytes]:
+    """Merge patches of one field."""
+    for name in _own(job, index):
+        yield request("PATCH", f"{collection()}/{name}", b'{"data":{"stamp":"%b"}}' % stamp().encode(), MERGE_PATCH)
+
+
+_KINDS = {"create": creates, "get": gets, "update": updates, "patch": patches}
+
+
+async def requests(address: Address, job: Job) -> Figure:
+    """One kind of request on a number of connections for a number of seconds, each connection in a closed loop."""
+    end = math.inf
+    times: list[float] = []
+
+    def until_end(source: Iterator[bytes]) -> Callable[[bytes], bytes | None]:
+        return lambda _: next(source) if perf_counter() < end else None
+
+    sources = [until_end(_KINDS[job["kind"]](job, index)) for index in range(job["connections"])]
+    callers = await _callers(address, sources, times)
+    started = perf_counter()
+    end = started + job["seconds"]
+    await _run_all(callers)
+    if not times:
+        raise LoadError("nothing was answered in time")
+    return summary(times, perf_counter() - started)
+
+
+async def _callers(
+    address: Address, sources: Sequence[Callable[[bytes], bytes | None]], times: list[float]
+) -> list[Caller]:
+    context = address.context()
+    made = await asyncio.gather(
+        *(connect(address, context, lambda source=source: Caller(source, times)) for source in sources)  # type: ignore[misc]
+    )
+    return [caller for caller in made if isinstance(caller, Caller)]
+
+
+async def _run_all(callers: Sequence[Caller]) -> None:
+    """Start all and wait for all; the first error is raised."""
+    for caller in callers:
+        caller.start()
+    results = await asyncio.gather(*(caller.ended for caller in callers), return_exceptions=True)
+    for caller in callers:
+        caller.close()
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+# -- preparing --------------------------------------------------------------------------------------------------------
+
+
+async def prepare(address: Address, job: Job) -> Figure:
+    """Make the namespaces."""
+    for name in (NAMESPACE, FAN_NAMESPACE):
+        await call(address, request("POST", "/api/v1/namespaces", namespace(name)))
+    return {}
+
+
+async def seed(address: Address, job: Job) -> Figure:
+    """Create objects `first` to `count`; every `pods_every`-th is a Pod if that is given."""
+    every = job.get("pods_every", 0)
+    numbers = iter(range(job["first"], job["count"]))
+
+    def following(_: bytes) -> bytes | None:
+        number = next(numbers, None)
+        if number is None:
+            return None
+        if every and number % every == 0:
+            return request("POST", collection(resource="pods"), pod(seeded(number)))
+        return request("POST", collection(), config_map(seeded(number)))
+
+    times: list[float] = []
+    await _run_all(await _callers(address, [following] * SEED_CONNECTIONS, times))
+    return {"count": len(times)}
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+async def lists(address: Address, job: Job) -> Figure:
+    """The seeded objects, listed by one connection: whole, or in pages of `limit`, where one walk counts as one."""
+    limit = job.get("limit", 0)
+    path = f"{collection()}?limit={limit}" if limit else collection()
+    whole = json.loads(await call(address, request("GET", collection())))
+    if len(whole["items"]) != job["keys"]:
+        raise LoadError(f"the list holds {len(whole['items'])} objects instead of {job['keys']}")
+    walks: list[float] = []
+    pages: list[float] = []
+    end = perf_counter() + job["seconds"]
+    began = 0.0
+
+    def following(last: bytes) -> bytes | None:
+        nonlocal began
+        token = _token(last) if limit else ""
+        if token:
+            return request("GET", f"{path}&continue={token}")
+        now = perf_counter()
+        if began:
+            walks.append(now - began)
+        began = now
+        return request("GET", path) if now < end else None
+
+    caller = await connect(address, address.context(), lambda: Caller(following, pages, keeps=bool(limit)))
+    assert isinstance(caller, Caller)
+    started = perf_counter()
+    await _run_all([caller])
+    return summary(walks, perf_counter() - started) | {"bytes": caller.received // len(walks)}
+
+
+def _token(body: bytes) -> str:
+    """Where the next page starts: a field of the list's metadata, which comes before its items."""
+    head = body[: body.find(b'"items":')]
+    start = head.find(b'"continue":"')
+    if start < 0:
+        return ""
+    start += len(b'"continue":"')
+    return head[start : head.index(b'"', start)].decode()
+
+
+# -- the process ------------------------------------------------------------------------------------------------------
+
+
+async def perform(job: Job) -> Figure:
+    """Do one job."""
+    address = Address(**job["address"])
+    actions = {"prepare": prepare, "seed": seed, "requests": requests, "lists": lists, "watch": watch}
+    began, busy = perf_counter(), time.process_time()
+    answer = await actions[job["action"]](address, job)
+    answer["client_cpu"] = (time.process_time() - busy) / (perf_counter() - began)
+    return answer
+
+
+def main() -> None:
+    """Answer jobs until there are no more."""
+    for line in sys.stdin:
+        try:
+            answer = run(perform(json.loads(line)))
+        except Exception as error:
+            answer = {"error": str(error) or type(error).__name__}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

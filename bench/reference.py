@@ -1,0 +1,112 @@
+"""The reference: kube-apiserver and etcd, from the folder that KUBEBUILDER_ASSETS names.
+
+They are started the way controller-runtime's test environment starts them, except that etcd writes durably, as it does
+in a cluster and as Kapi does. Certificates are made here, so that the load comes in by client certificate on both sides
+and is authorised by RBAC.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from bench.client import Address
+from bench.target import HOST, Process, Running, free_port, stopped_on_error, wait_listening, wait_ready
+from kapi.base.tls import Authority, KeyPair
+
+VARIABLE = "KUBEBUILDER_ASSETS"
+PROGRAMS = ("etcd", "kube-apiserver")
+
+
+def find() -> tuple[Reference | None, str]:
+    """The reference, or None and the reason."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None, f"{VARIABLE} is not set"
+    folder = Path(named)
+    missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
+    if missing:
+        return None, f"{VARIABLE} names a folder without {' and '.join(missing)}"
+    return Reference(folder), ""
+
+
+class Reference:
+    """kube-apiserver and etcd."""
+
+    name = "kube-apiserver + etcd"
+
+    def __init__(self, assets: Path) -> None:
+        self._assets = assets
+
+    def versions(self) -> dict[str, str]:
+        """What both say they are."""
+        told = {}
+        for name in PROGRAMS:
+            command = [self._assets / name, "--version"]
+            output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout
+            told[name] = output.strip().partition("\n")[0]
+        return told
+
+    def start(self, folder: Path) -> Running:
+        pairs = certificates(folder / "pki")
+        etcd_port, port = free_port(), free_port()
+        address = Address(
+            HOST, port, str(pairs["ca"].certificate), str(pairs["admin"].certificate), str(pairs["admin"].key)
+        )
+        began = time.perf_counter()
+        etcd = Process(etcd_command(self._assets / "etcd", folder / "etcd", etcd_port), folder / "etcd.log")
+        processes = [etcd]
+        with stopped_on_error(processes):
+            # The API server looks for etcd once a second; starting it too early would count against it.
+            wait_listening(etcd_port, etcd)
+            command = apiserver_command(self._assets / "kube-apiserver", folder, pairs, etcd_port, port)
+            processes.append(Process(command, folder / "kube-apiserver.log"))
+            wait_ready(address, processes)
+        return Running(address, processes, began)
+
+
+def certificates(folder: Path) -> dict[str, KeyPair]:
+    """An authority, a server, an administrator, and a key that signs service account tokens."""
+    names = ("ca", "server", "admin", "service-account")
+    pairs = {name: KeyPair(folder / f"{name}.crt", folder / f"{name}.key") for name in names}
+    authority = Authority.ensure(pairs["ca"], "bench-ca")
+    authority.ensure_server(pairs["server"], ("localhost", HOST))
+    authority.ensure_client(pairs["admin"], "bench-admin", ("system:masters",))
+    authority.ensure_client(pairs["service-account"], "service-account")
+    return pairs
+
+
+def etcd_command(program: Path, data: Path, port: int) -> list[str]:
+    """One member, plain HTTP on the loopback interface, durable."""
+    url = f"http://{HOST}:{port}"
+    return [
+        str(program),
+        f"--data-dir={data}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        "--listen-peer-urls=http://localhost:0",
+        "--log-level=warn",
+    ]
+
+
+def apiserver_command(program: Path, folder: Path, pairs: dict[str, KeyPair], etcd_port: int, port: int) -> list[str]:
+    """TLS, client certificates, RBAC. Service account admission is off: nobody makes the accounts."""
+    return [
+        str(program),
+        f"--etcd-servers=http://{HOST}:{etcd_port}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'pki'}",
+        f"--tls-cert-file={pairs['server'].certificate}",
+        f"--tls-private-key-file={pairs['server'].key}",
+        f"--client-ca-file={pairs['ca'].certificate}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={pairs['service-account'].key}",
+        f"--service-account-signing-key-file={pairs['service-account'].key}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--disable-admission-plugins=ServiceAccount",
+    ]

@@ -1,0 +1,39 @@
+"""How large a run is: seconds, rounds, and how many objects, connections and watchers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+QUICK_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The size of a run. The defaults are what published figures use."""
+
+    seconds: float = 3.0
+    """How long each load row runs in each round."""
+    rounds: int = 3
+    """How often the targets take turns; figures are medians over the rounds."""
+    some: int = 10_000
+    """Objects in the smaller memory row, in the lists, and under the get, update and patch rows."""
+    many: int = 50_000
+    """Objects in the larger memory row."""
+    page: int = 500
+    connections: tuple[int, ...] = (1, 16, 64)
+    watchers: dict[str, int] = field(default_factory=lambda: {"one": 1, "some": 100, "many": 1_000})
+    settle: float = 2.0
+    """Pause before memory is read, so that collectors and caches come to rest."""
+
+
+def quick(seconds: float = QUICK_SECONDS) -> Settings:
+    """Small enough for a smoke test; every row is there, no figure means anything."""
+    return Settings(
+        seconds=seconds,
+        rounds=1,
+        some=200,
+        many=500,
+        page=50,
+        watchers={"one": 1, "some": 10, "many": 30},
+        settle=0.0,
+    )

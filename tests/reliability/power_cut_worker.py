@@ -1,0 +1,43 @@
+"""Writes to a SQLite store with several writers, checkpoints and compactions, then ends without closing it.
+
+Run under strace by `test_power_cut`. Says on standard output what was acknowledged: key and revision. With `normal` as second
+argument commits are not synced: the planted bug that the test must find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from kapi.base.failpoint import arm
+from kapi.storage import sqlite_writer
+from kapi.storage.interface import Draft
+from kapi.storage.sqlite import SqliteStorage
+
+WRITERS = 12
+ROUNDS = 24
+
+
+async def write(store: SqliteStorage, name: int) -> None:
+    revision = 0
+    for number in range(ROUNDS):
+        key = f"/{name}/{number // 3}"
+        revision = await store.put(key, Draft(b"x" * 500, b"y" * 400), revision if number % 3 else 0)
+        os.write(1, f"{key} {revision}\n".encode())
+        if name == 0 and number % 6 == 5:
+            await store.compact(store.revision - 30)
+
+
+async def main(path: Path, mode: str) -> None:
+    # Several checkpoints in a short run: each of them moves pages that must not be lost on the way.
+    sqlite_writer._CHECKPOINT_PAGES = 120
+    store = await SqliteStorage.open(path)
+    if mode == "normal":
+        arm("storage.before_commit", lambda: store._writer._connection.execute("PRAGMA synchronous = NORMAL"))
+    await asyncio.gather(*(write(store, name) for name in range(WRITERS)))
+    os._exit(0)
+
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,148 @@
+"""The flags of every kind here, as the reference server has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kapi.registry.kinds import (
+    admissionregistration,
+    apiregistration,
+    autoscaling,
+    certificates,
+    configuration,
+    endpoints,
+    events,
+    flowcontrol,
+    leases,
+    namespaces,
+    networking,
+    nodes,
+    policy,
+    quotas,
+    rbac,
+    resourcekinds,
+    scheduling,
+    serviceaccounts,
+    services,
+    storagekinds,
+    volumes,
+)
+
+MODULES = (
+    admissionregistration,
+    apiregistration,
+    autoscaling,
+    certificates,
+    configuration,
+    endpoints,
+    events,
+    flowcontrol,
+    leases,
+    namespaces,
+    networking,
+    nodes,
+    policy,
+    quotas,
+    rbac,
+    resourcekinds,
+    scheduling,
+    serviceaccounts,
+    services,
+    storagekinds,
+    volumes,
+)
+STRATEGIES = {kind: strategy for module in MODULES for kind, strategy in module.STRATEGIES.items()}
+
+# u: refuses an update without resourceVersion, c: PUT creates, g: has a generation, s: has /status,
+# d: a final delete answers with the object, m: /status keeps all metadata
+FLAGS = {
+    ("", "ConfigMap"): "",
+    ("", "Endpoints"): "c",
+    ("", "Event"): "c",
+    ("", "LimitRange"): "c",
+    ("", "Namespace"): "sd",
+    ("", "Node"): "s",
+    ("", "PersistentVolume"): "sd",
+    ("", "PersistentVolumeClaim"): "sd",
+    ("", "ResourceQuota"): "sd",
+    ("", "Secret"): "",
+    ("", "Service"): "csd",
+    ("", "ServiceAccount"): "d",
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): "ug",
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): "ug",
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): "ug",
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): "ugsm",
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): "ug",
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): "ug",
+    ("apiregistration.k8s.io", "APIService"): "usm",
+    ("autoscaling", "HorizontalPodAutoscaler"): "s",
+    ("certificates.k8s.io", "CertificateSigningRequest"): "s",
+    ("coordination.k8s.io", "Lease"): "uc",
+    ("discovery.k8s.io", "EndpointSlice"): "g",
+    ("events.k8s.io", "Event"): "c",
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): "gsm",
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): "gsm",
+    ("networking.k8s.io", "IPAddress"): "",
+    ("networking.k8s.io", "Ingress"): "gs",
+    ("networking.k8s.io", "IngressClass"): "g",
+    ("networking.k8s.io", "NetworkPolicy"): "g",
+    ("networking.k8s.io", "ServiceCIDR"): "sm",
+    ("node.k8s.io", "RuntimeClass"): "uc",
+    ("policy", "PodDisruptionBudget"): "ugs",
+    ("rbac.authorization.k8s.io", "ClusterRole"): "c",
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): "c",
+    ("rbac.authorization.k8s.io", "Role"): "c",
+    ("rbac.authorization.k8s.io", "RoleBinding"): "c",
+    ("resource.k8s.io", "DeviceClass"): "gd",
+    ("resource.k8s.io", "ResourceClaim"): "sdm",
+    ("resource.k8s.io", "ResourceClaimTemplate"): "d",
+    ("resource.k8s.io", "ResourceSlice"): "gd",
+    ("scheduling.k8s.io", "PriorityClass"): "g",
+    ("storage.k8s.io", "CSIDriver"): "ud",
+    ("storage.k8s.io", "CSINode"): "ud",
+    ("storage.k8s.io", "CSIStorageCapacity"): "u",
+    ("storage.k8s.io", "StorageClass"): "d",
+    ("storage.k8s.io", "VolumeAttachment"): "usdm",
+    ("storage.k8s.io", "VolumeAttributesClass"): "d",
+}
+
+
+def test_every_kind_is_accounted_for():
+    assert set(STRATEGIES) == set(FLAGS)
+
+
+@pytest.mark.parametrize("kind", sorted(FLAGS), ids=lambda kind: kind[1])
+def test_flags(kind):
+    strategy = STRATEGIES[kind]
+    found = {
+        "u": not strategy.allow_unconditional_update,
+        "c": strategy.allow_create_on_update,
+        "g": strategy.tracks_generation,
+        "s": strategy.has_status,
+        "d": strategy.returns_deleted_object,
+        "m": strategy.resets_metadata_on_status,
+    }
+    assert "".join(letter for letter, is_set in found.items() if is_set) == "".join(
+        letter for letter in found if letter in FLAGS[kind]
+    )
+    assert not strategy.resets_labels_on_status
+    assert strategy.default_propagation == ("Unsupported" if kind[1] == "Event" else "Background")
+
+
+@pytest.mark.parametrize("kind", sorted(FLAGS), ids=lambda kind: kind[1])
+def test_selectable_names_what_it_says(kind):
+    strategy = STRATEGIES[kind]
+    values = strategy.selectable({"metadata": {"name": "a"}})
+    assert set(values) == set(strategy.selectable_fields)
+    assert all(isinstance(value, str) for value in values.values())
+
+
+@pytest.mark.parametrize("kind", sorted(FLAGS), ids=lambda kind: kind[1])
+def test_hooks_survive_an_empty_object(kind):
+    from kind_support import created, updated
+
+    strategy = STRATEGIES[kind]
+    obj, _ = created(strategy, {"metadata": {"name": "a", "namespace": "default"}})
+    updated(strategy, {"metadata": {"name": "a", "namespace": "default"}}, obj)
+    strategy.warnings(obj, None)
+    strategy.warnings(obj, obj)

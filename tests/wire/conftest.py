@@ -1,0 +1,141 @@
+"""Where the peers are, a server for each, and a terminal with a kubectl in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from running import Server
+from transcript import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PEERS = Path(__file__).parents[2] / ".peers"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kubeconfig",
+        type=Path,
+        help="Run the kubectl sessions against this control plane instead of one of our own, to check what they expect.",
+    )
+
+
+def skipped(tool: str) -> str:
+    """Why a tool is not there."""
+    reason = PEERS / "skipped" / tool
+    return reason.read_text().strip() if reason.exists() else "tests/wire/install has not been run"
+
+
+def peer(path: Path, tool: str) -> Path:
+    """The program of a peer, or a skipped test."""
+    if not path.exists():
+        pytest.skip(f"{tool}: {skipped(tool)}")
+    return path
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """A kubectl to test with."""
+
+    path: Path
+    minor: int
+
+
+def _kubectl(source: str) -> Kubectl:
+    if source == "found":
+        found = shutil.which("kubectl")
+        if found is None:
+            pytest.skip("kubectl: none is installed on this machine")
+        path = Path(found)
+    elif source == "debian":
+        path = peer(PEERS / "kubectl-debian/usr/bin/kubectl", "kubectl-debian")
+    else:
+        path = peer(PEERS / "bin/kubectl", "kubectl")
+    shown = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r'"gitVersion": "v1\.(\d+)\.', shown)
+    assert version is not None, shown
+    return Kubectl(path, int(version[1]))
+
+
+@contextmanager
+def running(directory: Path, *options: str) -> Iterator[Server]:
+    """A server for the length of a block; at its end it must stop cleanly."""
+    server = Server(directory, options)
+    server.start()
+    try:
+        yield server
+        server.stop()
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own, which it may stop and start again."""
+    with running(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests that keep to their namespace."""
+    with running(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["1.36", "found", "debian"])
+def kubectl(request: pytest.FixtureRequest) -> Kubectl:
+    """Each kubectl in turn: the newest, the one on this machine, and Debian's, which is from 2021."""
+    return _kubectl(request.param)
+
+
+@pytest.fixture(scope="session")
+def kubectl_server(
+    kubectl: Kubectl, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """The kubeconfig of a server that only this kubectl uses, so that cluster-wide names do not collide."""
+    given = request.config.getoption("--kubeconfig")
+    if given is not None:
+        yield given.resolve()
+        return
+    with running(tmp_path_factory.mktemp("server")) as server:
+        yield server.kubeconfig
+
+
+@pytest.fixture
+def terminal(kubectl: Kubectl, kubectl_server: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Terminal:
+    """A terminal in an empty directory and home, with a namespace of the test's own as kubectl's default."""
+    home = tmp_path / "home"
+    programs = tmp_path / "bin"
+    work = tmp_path / "work"
+    for directory in (home / ".kube", programs, work):
+        directory.mkdir(parents=True)
+    (programs / "kubectl").symlink_to(kubectl.path)
+    config = shutil.copy(kubectl_server, home / ".kube" / "config")
+    environment = {
+        "HOME": str(home),
+        "KUBECONFIG": str(config),
+        "PATH": f"{programs}:{os.defpath}:/usr/local/bin",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "KUBECTL_KUBERC": "false",
+    }
+    terminal = Terminal(work, environment, kubectl.minor)
+    namespace = _namespace(request.node.originalname)
+    terminal.output(f"kubectl create namespace {namespace}")
+    terminal.output(f"kubectl config set-context --current --namespace={namespace}")
+    return terminal
+
+
+def _namespace(test: str) -> str:
+    """A namespace named after the test: what a person sees when a session is kept open."""
+    return test.removeprefix("test_").replace("_", "-")[:63].rstrip("-")
