@@ -86,7 +86,9 @@ class SQLite:
         connection = sqlite3.connect(folder / f"{time.monotonic_ns()}.db", isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("CREATE TABLE objects (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB NOT NULL)")
+        connection.execute(
+            "CREATE TABLE objects (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB NOT NULL)"
+        )
         value = config_map("object")
         numbers = itertools.count(1)
         times: list[float] = []

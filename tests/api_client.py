@@ -9,14 +9,12 @@ import inspect
 import json
 from urllib.parse import urlencode
 
-from virtual_time import LoopClock, run
-
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.chain import Authenticator, StaticTokens
-from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
+from kapi.server.authz.authorizer import MastersAuthorizer
 from kapi.server.context import User
 from kapi.server.health import Health
 from kapi.server.inprocess import InProcessTransport
@@ -26,6 +24,7 @@ from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.services import Services
 from kapi.storage.memory import MemoryStorage
+from virtual_time import LoopClock, run
 
 TOKEN = "a-token"
 NS = "/api/v1/namespaces"

@@ -60,7 +60,9 @@ def _kubectl(source: str) -> Kubectl:
         path = peer(PEERS / "kubectl-debian/usr/bin/kubectl", "kubectl-debian")
     else:
         path = peer(PEERS / "bin/kubectl", "kubectl")
-    shown = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [path, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True
+    ).stdout
     version = re.search(r'"gitVersion": "v1\.(\d+)\.', shown)
     assert version is not None, shown
     return Kubectl(path, int(version[1]))

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-READY = re.compile(r"^Ready at https://127\.0\.0\.1:(\d+)\. Next:  export KUBECONFIG=(\S+) && kubectl get namespaces\n$")
+READY = re.compile(
+    r"^Ready at https://127\.0\.0\.1:(\d+)\. Next:  export KUBECONFIG=(\S+) && kubectl get namespaces\n$"
+)
 START_SECONDS = 30
 STOP_SECONDS = 30
 KAPI = Path(sys.executable).parent / "kapi"

@@ -12,7 +12,7 @@ from kapi.api.errors import GroupResource
 from kapi.registry.builtins import GROUPS
 from kapi.registry.encoding import BodyReader, head_of
 from kapi.registry.resource import Resource
-from kapi.registry.rules import CONVERSIONS, STORES, STRATEGIES
+from kapi.registry.rules import CONVERSIONS, STORES, strategies
 from kapi.registry.store import Store
 from kapi.registry.strategy import Strategy
 from kapi.storage.keys import resource_prefix
@@ -36,6 +36,7 @@ class Catalog:
         self.storage = storage
         self.clock = clock
         self.groups: dict[str, dict[str, dict[str, Resource]]] = {}
+        self._strategies = strategies()
         self._stores: dict[GroupResource, Store] = {}
         self._readers: dict[str, BodyReader] = {}
         self.hub = CacheHub(storage, self._reader, clock=clock, retention=retention)
@@ -108,12 +109,12 @@ class Catalog:
 
     def _store(self, group: str, version: str, row: Row, resource: Resource) -> Store:
         stored = GroupResource(group, row.resource)
-        own = STRATEGIES.get((resource.group, row.kind))
+        own = self._strategies.get((resource.group, row.kind))
         # Versions of one group share a store. Another group has its own, with its own rules, over the same objects.
         name = stored if resource.group == group or own is None else resource.group_resource
         store = self._stores.get(name)
         if store is None:
-            hub_strategy = STRATEGIES.get((group, row.kind), _PLAIN)
+            hub_strategy = self._strategies.get((group, row.kind), _PLAIN)
             gvk = resource.gvk._replace(group=group, version=version)
             selectable = hub_strategy.selectable if hub_strategy.selectable_fields else None
             prefix = resource_prefix(group, row.resource)

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.registry.kinds import (
-    autoscaling,
-    batch,
+from kapi.registry.kinds import autoscaling, configuration
+from kapi.registry.kinds.autoscalingversions import to_v1, to_v2
+from kapi.registry.kinds.cluster import (
+    admissionregistration,
+    apiregistration,
     certificates,
-    configuration,
-    endpoints,
     events,
+    flowcontrol,
     leases,
     namespaces,
-    networking,
     nodes,
-    pods,
     policy,
     quotas,
     rbac,
-    replicas,
     scheduling,
     serviceaccounts,
-    services,
-    storagekinds,
-    volumes,
-    workloads,
 )
-from kapi.registry.kinds.autoscalingversions import to_v1, to_v2
-from kapi.registry.kinds.events import to_core_v1, to_events_v1
+from kapi.registry.kinds.cluster import devices as resourcekinds
+from kapi.registry.kinds.cluster.events import to_core_v1, to_events_v1
+from kapi.registry.kinds.pod import pods
+from kapi.registry.kinds.service import endpoints, networking, services
+from kapi.registry.kinds.service.allocators import ServicePools
+from kapi.registry.kinds.storage import classes as storagekinds
+from kapi.registry.kinds.storage import volumes
+from kapi.registry.kinds.workload import batch, replicas, workloads
 from kapi.registry.namespacestore import NamespaceStore
 
 if TYPE_CHECKING:
@@ -45,12 +45,15 @@ if TYPE_CHECKING:
     Convert = Callable[[Object], Object]
 
 _AREAS = (
+    admissionregistration,
+    apiregistration,
     autoscaling,
     batch,
     certificates,
     configuration,
     endpoints,
     events,
+    flowcontrol,
     leases,
     namespaces,
     networking,
@@ -60,6 +63,7 @@ _AREAS = (
     quotas,
     rbac,
     replicas,
+    resourcekinds,
     scheduling,
     serviceaccounts,
     services,
@@ -68,10 +72,12 @@ _AREAS = (
     workloads,
 )
 
-STRATEGIES: dict[tuple[str, str], Strategy] = {
-    kind: strategy for area in _AREAS for kind, strategy in area.STRATEGIES.items()
-}
-"""By (group, kind) of the stored version."""
+
+def strategies() -> dict[tuple[str, str], Strategy]:
+    """The strategies of one control plane, by (group, kind). Services have pools, which no two control planes share."""
+    gathered = {kind: strategy for area in _AREAS for kind, strategy in area.STRATEGIES.items()}
+    return {**gathered, ("", "Service"): services.ServiceStrategy(ServicePools())}
+
 
 STORES: dict[tuple[str, str], type[Store]] = {("", "Namespace"): NamespaceStore}
 """Kinds whose store does more than the generic one."""

@@ -181,7 +181,7 @@ class Store:
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = format_time(context.now)
         strategy = self.strategy
-        if strategy.has_status:
+        if strategy.has_status and not strategy.keeps_status_on_create:
             obj.pop("status", None)
         if strategy.tracks_generation:
             metadata["generation"] = 1

@@ -41,7 +41,7 @@ class Lookup(Protocol):
 class WriteContext:
     """What a hook may know about the write it takes part in."""
 
-    __slots__ = ("dry_run", "groups", "lookup", "now", "subresource", "user", "user_uid", "warnings")
+    __slots__ = ("dry_run", "groups", "lookup", "now", "subresource", "user", "user_extra", "user_uid", "warnings")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class WriteContext:
         user: str = "",
         groups: tuple[str, ...] = (),
         user_uid: str = "",
+        user_extra: dict[str, list[str]] | None = None,
         dry_run: bool = False,
         subresource: str = "",
     ) -> None:
@@ -59,6 +60,7 @@ class WriteContext:
         self.user = user
         self.groups = groups
         self.user_uid = user_uid
+        self.user_extra = user_extra or {}
         self.dry_run = dry_run
         self.subresource = subresource
         self.warnings: list[str] = []
@@ -83,6 +85,8 @@ class Strategy:
     """A final delete answers with the object, not with a Status."""
     has_status: ClassVar[bool] = False
     """The kind has a status sub-resource: the main endpoint ignores `.status`, `/status` ignores the rest."""
+    keeps_status_on_create: ClassVar[bool] = False
+    """A new object may come with its status: nodes do."""
     resets_labels_on_status: ClassVar[bool] = False
     """/status keeps the stored labels."""
     resets_metadata_on_status: ClassVar[bool] = False

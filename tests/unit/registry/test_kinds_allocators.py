@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kind_support import Shelf, thing
 
-from kapi.registry.kinds.allocators import AllocationError, IPPool, NumberPool, PoolFullError, PortPool, ServicePools
+from kapi.registry.kinds.service.allocators import (
+    AllocationError,
+    IPPool,
+    NumberPool,
+    PoolFullError,
+    PortPool,
+    ServicePools,
+)
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.lists(st.integers(0, 59)), st.integers())

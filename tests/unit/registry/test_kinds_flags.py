@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from kapi.registry.kinds import (
+from kapi.registry.kinds import autoscaling, configuration
+from kapi.registry.kinds.cluster import (
     admissionregistration,
     apiregistration,
-    autoscaling,
     certificates,
-    configuration,
-    endpoints,
     events,
     flowcontrol,
     leases,
     namespaces,
-    networking,
     nodes,
     policy,
     quotas,
     rbac,
-    resourcekinds,
     scheduling,
     serviceaccounts,
-    services,
-    storagekinds,
-    volumes,
 )
+from kapi.registry.kinds.cluster import devices as resourcekinds
+from kapi.registry.kinds.service import endpoints, networking, services
+from kapi.registry.kinds.storage import classes as storagekinds
+from kapi.registry.kinds.storage import volumes
 
 MODULES = (
     admissionregistration,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kapi.api.errors import BadRequest, Conflict, PlainError
-from kapi.registry.kinds.pod_subresources import (
+from kapi.registry.kinds.pod.pods import PodStrategy
+from kapi.registry.kinds.pod.subresources import (
     EphemeralContainersStrategy,
     ResizeStrategy,
     bind,
@@ -18,7 +19,6 @@ from kapi.registry.kinds.pod_subresources import (
     mark_evicted,
     validate_binding,
 )
-from kapi.registry.kinds.pods import PodStrategy
 from kapi.registry.strategy import Strategy, WriteContext
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)

@@ -4,7 +4,7 @@ import pytest
 from kind_support import thing
 
 from kapi.api.errors import BadRequest, Invalid
-from kapi.registry.kinds import reviews
+from kapi.registry.kinds.cluster import reviews
 
 RESOURCE = {"verb": "get", "resource": "pods", "namespace": "n"}
 

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from api_client import APPLY, CM, DEPLOY, NS, PODS, cm, deployment, pod, served
 
 SUBDOMAIN = (
@@ -356,7 +357,10 @@ def _config_map(name, key, value):
 
 @served
 async def test_protobuf_body_is_read(api):
-    headers = {"content-type": "application/vnd.kubernetes.protobuf", "accept": "application/vnd.kubernetes.protobuf, */*"}
+    headers = {
+        "content-type": "application/vnd.kubernetes.protobuf",
+        "accept": "application/vnd.kubernetes.protobuf, */*",
+    }
     answer = await api.request("POST", CM, _config_map("pb", "k", "v"), headers=headers)
     assert answer.status == 201
     assert answer.header("Content-Type") == "application/json"
@@ -566,7 +570,7 @@ async def test_all_problems_are_reported_together(api):
         'Pod "p2" is invalid: [spec.containers[0].name: Invalid value: "C_": a lowercase RFC 1123 label must consist of '
         "lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
         "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?'), "
-        "spec.containers[0].image: Required value, spec.restartPolicy: Unsupported value: \"Foo\": supported values: "
+        'spec.containers[0].image: Required value, spec.restartPolicy: Unsupported value: "Foo": supported values: '
         '"Always", "OnFailure", "Never"]',
     )
     assert [cause["reason"] for cause in answer["details"]["causes"]] == [

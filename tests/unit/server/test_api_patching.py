@@ -1,6 +1,7 @@
 """Patching objects through the whole server: the three kinds of patch, their failures, and the rules they share."""
 
 import pytest
+
 from api_client import APPLY, CM, DEPLOY, JSON_PATCH, LEASES, MERGE, NS, STRATEGIC, cm, deployment, lease, served
 
 GENERIC = "the server rejected our request due to an error in our request"
@@ -114,19 +115,24 @@ async def test_patch_cannot_rename_or_move(api):
     assert answer.message == "the namespace of the provided object does not match the namespace sent on the request"
 
 
-@pytest.mark.parametrize("patch", [{"kind": "Secret"}, {"apiVersion": "v2"}, {"apiVersion": "apps/v1", "kind": "Deployment"}])
+@pytest.mark.parametrize(
+    "patch", [{"kind": "Secret"}, {"apiVersion": "v2"}, {"apiVersion": "apps/v1", "kind": "Deployment"}]
+)
 @pytest.mark.parametrize("media", [MERGE, STRATEGIC])
 @served
 async def test_patch_cannot_change_what_an_object_is(api, patch, media):
     made = await api.made(CM, cm("a", data={"k": "v"}))
     answer = await api.patch(f"{CM}/a", patch, media)
-    assert 400 <= answer.status < 500, answer
+    # The reference refuses it in a merge patch and overlooks it in a strategic one.
+    assert answer.status == 422 or (media == STRATEGIC and answer.json == made), answer
     # Above all, nothing that is read afterwards may be damaged.
     assert (await api.get(f"{CM}/a")).json == made
     assert (await api.get(CM)).names == ["a"]
 
 
-@pytest.mark.parametrize("patch", [{"kind": None}, {"apiVersion": None}, {"kind": None, "apiVersion": None, "data": {"a": "b"}}])
+@pytest.mark.parametrize(
+    "patch", [{"kind": None}, {"apiVersion": None}, {"kind": None, "apiVersion": None, "data": {"a": "b"}}]
+)
 @served
 async def test_patch_that_removes_the_kind_does_no_harm(api, patch):
     made = await api.made(CM, cm("a", data={"k": "v"}))
@@ -218,7 +224,9 @@ async def test_json_patch_has_a_limit_of_operations(api):
     )
 
 
-@pytest.mark.parametrize("patch", [[{"op": "replace", "path": "", "value": []}], [{"op": "add", "path": "/data", "value": 5}]])
+@pytest.mark.parametrize(
+    "patch", [[{"op": "replace", "path": "", "value": []}], [{"op": "add", "path": "/data", "value": 5}]]
+)
 @served
 async def test_json_patch_whose_result_is_no_object_of_the_kind_is_invalid(api, patch):
     await api.made(CM, cm("a"))
@@ -259,8 +267,11 @@ async def test_server_side_apply_is_refused_as_long_as_it_is_not_there(api):
 @pytest.mark.parametrize(
     ("patch", "why"),
     [
-        ({"metadata": {"labels": {"$patch": "frob"}}}, "unknown patch type"),
-        ({"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}}, "does not contain declared merge key: name"),
+        ({"spec": {"$patch": "frob"}}, "unknown patch type"),
+        (
+            {"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}},
+            "does not contain declared merge key: name",
+        ),
     ],
 )
 @served

@@ -1,6 +1,7 @@
 """Replacing objects (PUT) through the whole server: preconditions, what may change, what is kept, and what is a no-op."""
 
 import pytest
+
 from api_client import CM, DEPLOY, LEASES, NS, PODS, SVC, cm, deployment, lease, pod, served
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -152,7 +153,9 @@ async def test_uid_is_a_precondition(api):
     uid = made["metadata"]["uid"]
     answer = await api.put(f"{CM}/a", cm("a", metadata={"uid": "nope"}))
     assert answer.status == 409
-    assert answer.message.startswith('Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, ')
+    assert answer.message.startswith(
+        'Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, '
+    )
     assert answer.message.endswith(f"Precondition failed: UID in precondition: nope, UID in object meta: {uid}")
     assert (await api.put(f"{CM}/a", cm("a", metadata={"uid": uid}, data={"k": "v"}))).status == 200
 
@@ -377,7 +380,9 @@ async def test_pod_spec_is_nearly_frozen(api):
     made = await api.made(PODS, pod("p"))
     answer = await api.put(f"{PODS}/p", {**made, "spec": {**made["spec"], "nodeName": "n1"}})
     assert answer.status == 422
-    assert answer.message.startswith('Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than')
+    assert answer.message.startswith(
+        'Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than'
+    )
     containers = [{**made["spec"]["containers"][0], "image": "other"}]
     answer = await api.put(f"{PODS}/p", {**made, "spec": {**made["spec"], "containers": containers}})
     assert (answer.status, answer.metadata["generation"]) == (200, 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import BadRequest, Conflict
 from kapi.api.meta import GroupVersionKind
-from kapi.registry.kinds.pod_subresources import (
+from kapi.registry.kinds.pod.subresources import (
     EvictionDecision,
     bind,
     budget_busy,

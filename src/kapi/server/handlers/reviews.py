@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.meta import format_time
-from kapi.registry.kinds import reviews
+from kapi.registry.kinds.cluster import reviews
 from kapi.server.authz.authorizer import Attributes
 from kapi.server.context import User
 from kapi.server.decode import Expectation, read_object

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import NotImplemented501
 from kapi.api.meta import GroupVersionKind
-from kapi.registry.kinds.certificates import ApprovalStrategy
-from kapi.registry.kinds.namespaces import NamespaceFinalizeStrategy
-from kapi.registry.kinds.pod_subresources import EphemeralContainersStrategy, ResizeStrategy
+from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
+from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
+from kapi.registry.kinds.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
 from kapi.registry.scale import apply_scale, scale_of
 from kapi.registry.store import Rules
 from kapi.schema.typed import kind_schema

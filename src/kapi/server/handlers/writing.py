@@ -136,6 +136,7 @@ def write_context(context: Context, options: WriteOptions) -> WriteContext:
         user=user.name,
         groups=user.groups,
         user_uid=user.uid,
+        user_extra=user.extra,
         dry_run=options.dry_run,
         subresource=context.info.subresource,
     )

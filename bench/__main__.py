@@ -1,0 +1,137 @@
+"""The command: `python -m bench`, or `make bench ARGS=…`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import machine, reference, report, settings
+from bench.rows import GROUPS, Group
+from bench.runner import Bench
+from bench.target import Kapi, Target
+from bench.yardsticks import Uvicorn
+from kapi import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(".peers/bench-data")
+WITHOUT = ("reference", "uvicorn", "sqlite")
+
+
+def main() -> int:
+    """Measure and print; fails only if a row could not be measured, however slow it was."""
+    options = _options()
+    _raise_file_limit()
+    groups = [group for group in GROUPS if group.name in options.rows]
+    folder = (options.dir or ROOT / DATA) / str(os.getpid())
+    folder.mkdir(parents=True)
+    about = machine.describe(folder)
+    bench, compared, left_out = _bench(options, folder, groups)
+    try:
+        for group in groups:
+            rows = [row.id for row in group.rows(bench.settings)]
+            sys.stderr.write(f"{group.name}\n")
+            group.measure(bench, rows)
+    finally:
+        bench.close()
+    result = {
+        "kapi": __version__,
+        "machine": about | {"load_after": machine.load()},
+        "settings": dataclasses.asdict(bench.settings),
+        "compared": compared,
+        "left_out": left_out,
+        "rows": report.rows_of(bench, [row for group in groups for row in group.rows(bench.settings)]),
+    }
+    return _publish(result, options)
+
+
+def _options() -> argparse.Namespace:
+    names = [group.name for group in GROUPS]
+    parser = argparse.ArgumentParser(prog="bench", description="Measure Kapi, as ratios.")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: every row, tiny numbers")
+    parser.add_argument("--seconds", type=float, help="how long each row runs in each round (3; 0.3 with --quick)")
+    parser.add_argument("--rounds", type=int, help="how often targets take turns (3; 1 with --quick)")
+    parser.add_argument("--rows", type=_names(names), default=names, help=f"some of {','.join(names)}")
+    parser.add_argument(
+        "--without", type=_names(WITHOUT), default=[], help=f"comparisons to leave out: {','.join(WITHOUT)}"
+    )
+    parser.add_argument("--pin", action="store_true", help="half of the cores for servers, the other half for the load")
+    parser.add_argument("--dir", type=Path, help="where servers keep their data during the run; use a real disk")
+    parser.add_argument("--json", type=Path, help="write everything that was measured to this file")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file")
+    return parser.parse_args()
+
+
+def _names(known: Any) -> Any:
+    def parse(text: str) -> list[str]:
+        chosen = text.split(",")
+        if unknown := set(chosen) - set(known):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: expected some of {', '.join(known)}")
+        return chosen
+
+    return parse
+
+
+def _raise_file_limit() -> None:
+    """A thousand watchers are a thousand open files in two processes; children inherit the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 16_384 if hard == resource.RLIM_INFINITY else min(hard, 16_384)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _bench(
+    options: argparse.Namespace, folder: Path, groups: list[Group]
+) -> tuple[Bench, dict[str, Any], dict[str, str]]:
+    """The run, what Kapi is compared with in it, and what it is not compared with and why."""
+    size = settings.quick() if options.quick else settings.Settings()
+    given = {name: getattr(options, name) for name in ("seconds", "rounds") if getattr(options, name)}
+    size = dataclasses.replace(size, **given)
+    left_out: dict[str, str] = {}
+    found, why = (None, "left out") if "reference" in options.without else reference.find()
+    targets: list[Target] = [Kapi()]
+    compared: dict[str, Any] = {}
+    uvicorn = None
+    if found is not None:
+        targets.append(found)
+        compared[found.name] = found.versions()
+    else:
+        left_out["kube-apiserver"] = why
+        if "uvicorn" in options.without:
+            left_out["uvicorn"] = "left out"
+        elif any(group.name == "get" for group in groups):
+            uvicorn = Uvicorn(ROOT)
+            if reason := uvicorn.install():
+                left_out["uvicorn"] = reason
+                uvicorn = None
+    for name, reason in left_out.items():
+        sys.stderr.write(f"no comparison with {name}: {reason}\n")
+    bench = Bench(
+        size,
+        root=ROOT,
+        folder=folder,
+        targets=targets,
+        uvicorn=uvicorn,
+        sqlite=found is None and "sqlite" not in options.without,
+        pinning=machine.Pinning.halves() if options.pin else None,
+    )
+    return bench, compared, left_out
+
+
+def _publish(result: dict[str, Any], options: argparse.Namespace) -> int:
+    table = report.markdown(result)
+    sys.stdout.write(table)
+    for path, text in ((options.json, json.dumps(result, indent=1) + "\n"), (options.markdown, table)):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return 1 if any(row["failures"] for row in result["rows"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

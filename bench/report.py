@@ -1,0 +1,133 @@
+"""What a run says: medians and ratios as JSON, and as a table in Markdown.
+
+A ratio is how many times better Kapi is: above 1 it wins, whether the row counts requests, seconds or bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.figures import Figure, median, times_better
+from bench.rows import KAPI
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.rows import Row
+    from bench.runner import Bench
+
+BUSY = 0.9
+"""A load generator that was busy for a larger share of the time may have been what limited the row."""
+NOTHING = "–"
+
+
+def rows_of(bench: Bench, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Every row with its figures; one that could not be measured says why."""
+    return [_row(row, bench.figures.get(row.id, {}), bench.failures.get(row.id, {})) for row in rows]
+
+
+def _row(row: Row, figures: dict[str, list[Figure]], failures: dict[str, str]) -> dict[str, Any]:
+    medians = {name: median(rounds) for name, rounds in figures.items()}
+    ours = medians.pop(KAPI, None)
+    ratios = {name: _ratios(row, ours, theirs) for name, theirs in medians.items() if ours is not None}
+    if ours is None and KAPI not in failures:
+        failures = {**failures, KAPI: "not measured"}
+    return {
+        "id": row.id,
+        "title": row.title,
+        "unit": row.unit,
+        "more_is_better": row.more_is_better,
+        "budget": row.budget,
+        "kapi": ours,
+        "others": medians,
+        "ratios": ratios,
+        "rounds": {name: [figure["value"] for figure in rounds] for name, rounds in figures.items()},
+        "failures": failures,
+    }
+
+
+def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
+    ratios = {"value": times_better(ours["value"], theirs["value"], more_is_better=row.more_is_better)}
+    for name in ("p50", "p99"):
+        if name in ours and name in theirs:
+            ratios[name] = times_better(ours[name], theirs[name], more_is_better=False)
+    return ratios
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The table, with what is needed to judge it."""
+    lines = [
+        "| Row | Kapi | p50 / p99 | Compared with | Its figure | p50 / p99 | Ratio | p50, p99 | Budget |",
+        "|---|--:|--:|---|--:|--:|--:|--:|--:|",
+        *(_line(row) for row in result["rows"]),
+    ]
+    notes = [_machine(result), *_notes(result)]
+    return "\n".join([*lines, "", *notes]) + "\n"
+
+
+def _line(row: dict[str, Any]) -> str:
+    ours = row["kapi"]
+    name, theirs = next(iter(row["others"].items()), (NOTHING, None))
+    ratios = row["ratios"].get(name, {})
+    budget = f"≥ {row['budget']:g}×" if row["budget"] and "etcd" in name else NOTHING
+    busy = ours is not None and ours.get("client_cpu", 0) > BUSY
+    cells = [
+        row["title"] + (" ¹" if busy else ""),
+        _value(ours, row["unit"]),
+        _latencies(ours, row["unit"]),
+        name,
+        _value(theirs, row["unit"]),
+        _latencies(theirs, row["unit"]),
+        _times(ratios.get("value")),
+        ", ".join(_times(ratios[key]) for key in ("p50", "p99") if key in ratios) or NOTHING,
+        budget,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _value(figure: Figure | None, unit: str) -> str:
+    if figure is None:
+        return NOTHING
+    value = figure["value"]
+    match unit:
+        case "/s":
+            return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
+        case "s":
+            return f"{value:.2f} s"
+        case "ms":
+            return f"{value * 1000:.3g} ms"
+        case "MiB":
+            return f"{value / 2**20:,.0f} MiB"
+        case _:
+            return f"{value:,.0f} B"
+
+
+def _latencies(figure: Figure | None, unit: str) -> str:
+    if figure is None or "p50" not in figure:
+        return NOTHING
+    return f"{figure['p50'] * 1000:.3g} / {figure['p99'] * 1000:.3g} ms"
+
+
+def _times(ratio: float | None) -> str:
+    if ratio is None:
+        return NOTHING
+    return f"{ratio:.1f}×" if ratio >= 1 else f"{ratio:.2f}×"
+
+
+def _machine(result: dict[str, Any]) -> str:
+    machine, settings = result["machine"], result["settings"]
+    return (
+        f"{machine['cores']} cores ({machine['processor']}), {machine['system']}, Python {machine['python']}, data on "
+        f"{machine['filesystem']}; load {machine['load_before']} before and {machine['load_after']} after; "
+        f"{settings['rounds']} rounds of {settings['seconds']:g} s."
+    )
+
+
+def _notes(result: dict[str, Any]) -> list[str]:
+    notes = [f"No comparison with {name}: {why}." for name, why in result["left_out"].items()]
+    busy = [row for row in result["rows"] if row["kapi"] and row["kapi"].get("client_cpu", 0) > BUSY]
+    if busy:
+        notes.append("¹ The load generator was busy all the time; the server may do more than this.")
+    for row in result["rows"]:
+        notes += [f"**{row['id']} could not be measured on {name}:** {why}" for name, why in row["failures"].items()]
+    return [line for note in notes for line in ("", note)]

@@ -1,0 +1,232 @@
+"""The rows of the table: what each is called, which direction is good, what is asked of it, and how it is measured.
+
+A budget is how many times better than the reference Kapi has to be.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.yardsticks import SQLite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bench.figures import Figure
+    from bench.runner import Bench
+    from bench.settings import Settings
+    from bench.target import Running, Target
+
+KAPI = "Kapi"
+POD_CONNECTIONS = 16
+PODS_EVERY = 10
+"""In the memory rows every so-manieth object is a Pod."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table. The `id` never changes; the title tells the numbers of this run."""
+
+    id: str
+    title: str
+    unit: str
+    """/s, s, ms, MiB or B; times are kept in seconds and memory in bytes."""
+    budget: float | None = None
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether a larger figure is the better one."""
+        return self.unit == "/s"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured together, chosen by `--rows`."""
+
+    name: str
+    rows: Callable[[Settings], list[Row]]
+    measure: Callable[[Bench, Sequence[str]], None]
+    """Given the bench and the ids of the rows."""
+
+
+def _connections(number: int) -> str:
+    return f"{number} connection{'s' if number > 1 else ''}"
+
+
+# -- single requests --------------------------------------------------------------------------------------------------
+
+
+def _request_rows(kind: str, budget: float | None, settings: Settings) -> list[Row]:
+    return [Row(f"{kind}.{n}", f"{kind}, {_connections(n)}", "/s", budget) for n in settings.connections]
+
+
+def _create_rows(settings: Settings) -> list[Row]:
+    pods = Row("create.pods", f"create of Pods, {_connections(POD_CONNECTIONS)}", "/s")
+    return [*_request_rows("create", 3.0, settings), pods]
+
+
+def _requests(bench: Bench, running: Running, kind: str, connections: int, *, pods: bool = False) -> Figure:
+    return bench.work(
+        running,
+        "requests",
+        kind=kind,
+        connections=connections,
+        seconds=bench.settings.seconds,
+        keys=bench.settings.some,
+        pods=pods,
+    )
+
+
+def _measure_creates(bench: Bench, rows: Sequence[str]) -> None:
+    with bench.fresh(rows) as servers:
+        for number in bench.settings.connections:
+            runners: dict[str, Callable[[], Figure]] = {
+                name: partial(_requests, bench, running, "create", number) for name, running in servers.items()
+            }
+            if bench.sqlite:
+                folder, seconds = bench.folder / "sqlite", bench.settings.seconds
+                runners[SQLite.name(number)] = partial(SQLite.measure, folder, number, seconds)
+            bench.alternate(f"create.{number}", runners)
+        pods = {
+            name: partial(_requests, bench, running, "create", POD_CONNECTIONS, pods=True)
+            for name, running in servers.items()
+        }
+        bench.alternate("create.pods", pods)
+
+
+def _measure_gets(bench: Bench, rows: Sequence[str]) -> None:
+    yardsticks: list[Target] = [bench.uvicorn] if bench.uvicorn is not None else []
+    with bench.fresh(rows, yardsticks) as others:
+        servers = {**bench.shared(rows), **others}
+        _alternate_requests(bench, "get", servers)
+
+
+def _measure_writes(kind: str, bench: Bench, rows: Sequence[str]) -> None:
+    _alternate_requests(bench, kind, bench.shared(rows))
+
+
+def _alternate_requests(bench: Bench, kind: str, servers: dict[str, Running]) -> None:
+    for number in bench.settings.connections:
+        runners = {name: partial(_requests, bench, running, kind, number) for name, running in servers.items()}
+        bench.alternate(f"{kind}.{number}", runners)
+
+
+# -- lists and watches ------------------------------------------------------------------------------------------------
+
+
+def _list_rows(settings: Settings) -> list[Row]:
+    return [
+        Row("list.whole", f"list of {settings.some:,}, whole", "/s", 2.0),
+        Row("list.paged", f"list of {settings.some:,}, pages of {settings.page}", "/s", 2.0),
+    ]
+
+
+def _measure_lists(bench: Bench, rows: Sequence[str]) -> None:
+    servers = bench.shared(rows)
+    details = {"keys": bench.settings.some, "seconds": bench.settings.seconds}
+    for row, limit in (("list.whole", 0), ("list.paged", bench.settings.page)):
+        runners = {
+            name: partial(bench.work, running, "lists", limit=limit, **details) for name, running in servers.items()
+        }
+        bench.alternate(row, runners)
+
+
+def _watch_rows(settings: Settings) -> list[Row]:
+    rows = []
+    for name, number in settings.watchers.items():
+        watchers = f"{number:,} watcher{'s' if number > 1 else ''}"
+        rows.append(Row(f"watch.{name}", f"events, {watchers}", "/s", 2.0))
+        rows.append(Row(f"event.{name}", f"write to event, {watchers}", "ms"))
+    return rows
+
+
+def _measure_watches(bench: Bench, rows: Sequence[str]) -> None:
+    servers = bench.shared(rows)
+    for label, number in bench.settings.watchers.items():
+        row, event = f"watch.{label}", f"event.{label}"
+        runners = {name: partial(_watch, bench, running, number, event, name) for name, running in servers.items()}
+        bench.alternate(row, runners)
+        for name, reason in bench.failures.get(row, {}).items():
+            bench.failures.setdefault(event, {})[name] = reason
+
+
+def _watch(bench: Bench, running: Running, watchers: int, event: str, name: str) -> Figure:
+    """One measurement fills two rows: the rate, and the time from write to event."""
+    figure = bench.work(running, "watch", watchers=watchers, seconds=bench.settings.seconds)
+    latency = {"value": figure["p50"], "p50": figure.pop("p50"), "p99": figure.pop("p99")}
+    bench.record(event, name, latency)
+    return figure
+
+
+# -- starting and memory ----------------------------------------------------------------------------------------------
+
+
+def _ready_rows(settings: Settings) -> list[Row]:
+    return [
+        Row("ready.fresh", "start to ready, empty folder", "s", 10.0),
+        Row("ready.loaded", f"start to ready, {settings.some:,} objects", "s"),
+    ]
+
+
+def _measure_ready(bench: Bench, rows: Sequence[str]) -> None:
+    bench.alternate("ready.fresh", {target.name: partial(_start_and_stop, bench, target) for target in bench.targets})
+    names = bench.shared(rows[1:])
+    bench.alternate("ready.loaded", {name: partial(_restart, bench, name) for name in names})
+
+
+def _start_and_stop(bench: Bench, target: Target) -> Figure:
+    running = bench.start(target, bench.fresh_folder())
+    running.stop()
+    return {"value": running.ready_seconds}
+
+
+def _restart(bench: Bench, name: str) -> Figure:
+    return {"value": bench.restart(name).ready_seconds}
+
+
+def _memory_rows(settings: Settings) -> list[Row]:
+    return [
+        Row("memory.empty", "memory, empty", "MiB", 4.0),
+        Row("memory.some", f"memory, {settings.some:,} objects", "MiB"),
+        Row("memory.many", f"memory, {settings.many:,} objects", "MiB"),
+        Row("memory.object", "memory for each object", "B", 2.0),
+    ]
+
+
+def _measure_memory(bench: Bench, rows: Sequence[str]) -> None:
+    """Once, not in rounds: it takes long, and memory is not noisy."""
+    with bench.fresh(rows) as servers:
+        for name, running in servers.items():
+            with bench.failing([row for row in rows if row not in bench.figures], name):
+                _fill(bench, name, running)
+
+
+def _fill(bench: Bench, name: str, running: Running) -> None:
+    settings = bench.settings
+    held = {0: _resident(bench, "memory.empty", name, running)}
+    for row, first, count in (("memory.some", 0, settings.some), ("memory.many", settings.some, settings.many)):
+        bench.work(running, "seed", first=first, count=count, pods_every=PODS_EVERY)
+        held[count] = _resident(bench, row, name, running)
+    bench.record("memory.object", name, {"value": (held[settings.many] - held[0]) / settings.many})
+
+
+def _resident(bench: Bench, row: str, name: str, running: Running) -> int:
+    time.sleep(bench.settings.settle)
+    resident = running.resident()
+    bench.record(row, name, {"value": resident})
+    return resident
+
+
+GROUPS = (
+    Group("ready", _ready_rows, _measure_ready),
+    Group("memory", _memory_rows, _measure_memory),
+    Group("create", _create_rows, _measure_creates),
+    Group("get", partial(_request_rows, "get", 4.0), _measure_gets),
+    Group("update", partial(_request_rows, "update", None), partial(_measure_writes, "update")),
+    Group("patch", partial(_request_rows, "patch", None), partial(_measure_writes, "patch")),
+    Group("list", _list_rows, _measure_lists),
+    Group("watch", _watch_rows, _measure_watches),
+)

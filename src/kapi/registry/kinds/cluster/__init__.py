@@ -1,0 +1,1 @@
+"""Kinds about the cluster itself: namespaces, nodes, events, access, quotas, extension points."""

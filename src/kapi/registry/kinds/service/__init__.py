@@ -1,0 +1,1 @@
+"""Services and the network around them: pools of addresses, endpoints, ingresses, policies."""

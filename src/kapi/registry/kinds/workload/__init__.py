@@ -1,0 +1,1 @@
+"""Kinds that make pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob and their kin."""
