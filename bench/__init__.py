@@ -1,6 +1,6 @@
 """Measures Kapi, side by side with something to compare it with, and prints a table of ratios.
 
-Run it with `make bench` or `python -m bench`; docs/benchmarks.md says what the rows mean. Reading order: `rows` (what is
-measured), `runner` (alternating rounds), `load` (the load generator, a process of its own), `target` (starting and
+Run it with `make bench` or `python -m bench`; docs/benchmarks.md says what the rows mean. Reading order: `rows` (what
+is measured), `runner` (alternating rounds), `load` (the load generator, a process of its own), `target` (starting and
 watching a server), `reference` and `yardsticks` (what Kapi is compared with), `report` (medians, ratios, tables).
 """

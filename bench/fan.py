@@ -1,10 +1,10 @@
 """Watch fan-out: many watchers of one namespace, few writers.
 
-Two phases. First writers write as fast as the watchers are served: that is the rate of events. Then one writer writes, and
-waits each time until every watcher has seen it: that is the time from a write to its event, without queues in it.
+Two phases. First writers write as fast as the watchers are served: that is the rate of events. Then one writer writes,
+and waits each time until every watcher has seen it: that is the time from a write to its event, without queues in it.
 
-Writers stop when the slowest part is too far behind, so that what is measured is delivery and not the length of a buffer,
-and no server has a reason to cut a watcher off.
+Writers stop when the slowest part is too far behind, so that what is measured is delivery and not the length of a
+buffer, and no server has a reason to cut a watcher off.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ async def _phase(watchers: list[WatchConnection], work: Coroutine[Any, Any, T]) 
     """Do the work; a watcher that ends meanwhile ends it."""
     task = asyncio.ensure_future(work)
     ends = [watcher.ended for watcher in watchers]
-    await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+    waited: list[asyncio.Future[Any]] = [task, *ends]
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     for ended in ends:
         if ended.done():
             task.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 BODY = b"{" + b" " * 1700 + b"}"
 START = {
     "type": "http.response.start",
@@ -11,7 +13,7 @@ START = {
 END = {"type": "http.response.body", "body": BODY}
 
 
-async def app(scope, receive, send):
+async def app(scope: Any, receive: Any, send: Any) -> None:
     """Answer anything."""
     if scope["type"] == "http":
         await send(START)

@@ -1,8 +1,8 @@
 """The load generator: a process of its own that reads jobs as lines of JSON and answers each with one line.
 
-It runs apart from the bench so that nothing else happens on its event loop while it measures. Every answer says how busy
-this process was (`client_cpu`, 1.0 is one whole core), because a row whose client was busy all the time measured the
-client.
+It runs apart from the bench so that nothing else happens on its event loop while it measures. Every answer says how
+busy this process was (`client_cpu`, 1.0 is one whole core), because a row whose client was busy all the time measured
+the client.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Reference:
         """What both say they are."""
         told = {}
         for name in PROGRAMS:
-            command = [self._assets / name, "--version"]
+            command = [str(self._assets / name), "--version"]
             output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout
             told[name] = output.strip().partition("\n")[0]
         return told

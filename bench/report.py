@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 BUSY = 0.9
 """A load generator that was busy for a larger share of the time may have been what limited the row."""
-NOTHING = "–"
+NOTHING = "\u2013"
+TIMES = "\u00d7"
+
+
+HEADINGS = ["Row", "Kapi", "p50 / p99", "Compared with", "Its figure", "p50 / p99", "Ratio", "of p50, p99", "Budget"]
+TEXT = ("Row", "Compared with")
 
 
 def rows_of(bench: Bench, rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -56,33 +61,31 @@ def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
 
 def markdown(result: dict[str, Any]) -> str:
     """The table, with what is needed to judge it."""
-    lines = [
-        "| Row | Kapi | p50 / p99 | Compared with | Its figure | p50 / p99 | Ratio | p50, p99 | Budget |",
-        "|---|--:|--:|---|--:|--:|--:|--:|--:|",
-        *(_line(row) for row in result["rows"]),
-    ]
-    notes = [_machine(result), *_notes(result)]
-    return "\n".join([*lines, "", *notes]) + "\n"
+    table = [HEADINGS, *(_cells(row) for row in result["rows"])]
+    # A column that says nothing is left out.
+    used = [number for number in range(len(HEADINGS)) if any(cells[number] != NOTHING for cells in table[1:])]
+    lines = [f"| {' | '.join(cells[number] for number in used)} |" for cells in table]
+    lines.insert(1, f"|{'|'.join('---' if HEADINGS[number] in TEXT else '--:' for number in used)}|")
+    return "\n".join([*lines, "", _machine(result), *_notes(result)]) + "\n"
 
 
-def _line(row: dict[str, Any]) -> str:
+def _cells(row: dict[str, Any]) -> list[str]:
     ours = row["kapi"]
     name, theirs = next(iter(row["others"].items()), (NOTHING, None))
     ratios = row["ratios"].get(name, {})
-    budget = f"≥ {row['budget']:g}×" if row["budget"] and "etcd" in name else NOTHING
+    budget = f"≥ {row['budget']:g}{TIMES}" if row["budget"] and "etcd" in name else NOTHING
     busy = ours is not None and ours.get("client_cpu", 0) > BUSY
-    cells = [
+    return [
         row["title"] + (" ¹" if busy else ""),
         _value(ours, row["unit"]),
-        _latencies(ours, row["unit"]),
+        _latencies(ours),
         name,
         _value(theirs, row["unit"]),
-        _latencies(theirs, row["unit"]),
+        _latencies(theirs),
         _times(ratios.get("value")),
         ", ".join(_times(ratios[key]) for key in ("p50", "p99") if key in ratios) or NOTHING,
         budget,
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _value(figure: Figure | None, unit: str) -> str:
@@ -102,7 +105,7 @@ def _value(figure: Figure | None, unit: str) -> str:
             return f"{value:,.0f} B"
 
 
-def _latencies(figure: Figure | None, unit: str) -> str:
+def _latencies(figure: Figure | None) -> str:
     if figure is None or "p50" not in figure:
         return NOTHING
     return f"{figure['p50'] * 1000:.3g} / {figure['p99'] * 1000:.3g} ms"
@@ -111,7 +114,7 @@ def _latencies(figure: Figure | None, unit: str) -> str:
 def _times(ratio: float | None) -> str:
     if ratio is None:
         return NOTHING
-    return f"{ratio:.1f}×" if ratio >= 1 else f"{ratio:.2f}×"
+    return f"{ratio:.1f}{TIMES}" if ratio >= 1 else f"{ratio:.2f}{TIMES}"
 
 
 def _machine(result: dict[str, Any]) -> str:
@@ -119,7 +122,7 @@ def _machine(result: dict[str, Any]) -> str:
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['system']}, Python {machine['python']}, data on "
         f"{machine['filesystem']}; load {machine['load_before']} before and {machine['load_after']} after; "
-        f"{settings['rounds']} rounds of {settings['seconds']:g} s."
+        f"{settings['rounds']} {TIMES} {settings['seconds']:g} s a row."
     )
 
 

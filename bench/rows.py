@@ -200,7 +200,7 @@ def _measure_memory(bench: Bench, rows: Sequence[str]) -> None:
     """Once, not in rounds: it takes long, and memory is not noisy."""
     with bench.fresh(rows) as servers:
         for name, running in servers.items():
-            with bench.failing([row for row in rows if row not in bench.figures], name):
+            with bench.failing(rows, name):
                 _fill(bench, name, running)
 
 

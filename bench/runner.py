@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bench.yardsticks import Uvicorn
 
 JOB_TIMEOUT = 900.0
+_SHARED = "the shared servers"
 
 
 class LoadProcess:
@@ -86,6 +87,7 @@ class Bench:
         with starting_on(self._pinning.load):
             self._load = LoadProcess(root)
         self._shared: dict[str, tuple[Target, Path, Running]] | None = None
+        self._not_shared: dict[str, str] = {}
         self._folders = 0
         self._runs = 0
 
@@ -130,13 +132,16 @@ class Bench:
         if self._shared is None:
             self._shared = {}
             for target in self.targets:
-                with self.failing(rows, target.name):
+                with self.failing([_SHARED], target.name):
                     folder = self.fresh_folder()
                     running = self.start(target, folder)
                     self._shared[target.name] = (target, folder, running)
                     self.work(running, "prepare")
                     self.work(running, "seed", first=0, count=self.settings.some)
-        return {name: running for name, (_, _, running) in self._shared.items()}
+            self._not_shared = self.failures.pop(_SHARED, {})
+        for row in rows:
+            self.failures.setdefault(row, {}).update(self._not_shared)
+        return {name: made[2] for name, made in self._shared.items() if name not in self._not_shared}
 
     def restart(self, name: str) -> Running:
         """Stop a shared target and start it again on its data."""

@@ -61,6 +61,7 @@ class Process:
 
     def __init__(self, command: Sequence[str | Path], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
+        self._name = Path(command[0]).name
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -70,7 +71,7 @@ class Process:
         """Raise if it has ended."""
         if self._process.poll() is not None:
             tail = self._log.read_text(errors="replace")[-1000:]
-            raise LoadError(f"{self._process.args[0]} ended with {self._process.returncode}: {tail}")  # type: ignore[index]
+            raise LoadError(f"{self._name} ended with {self._process.returncode}: {tail}")
 
     def stop(self) -> None:
         """End it: politely, then not."""

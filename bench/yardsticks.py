@@ -1,7 +1,7 @@
 """What Kapi is compared with when there is no reference: a bare web server for gets, SQLite itself for creates.
 
-Neither does what an API server does; they say how much of the machine is left for doing it. They are measured in the same
-run and in alternation, as the reference would be.
+Neither does what an API server does; they say how much of the machine is left for doing it. They are measured in the
+same run and in alternation, as the reference would be.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class Uvicorn:
         if self._works():
             return ""
         venv = self._root / VENV
-        for command in (
-            [sys.executable, "-m", "venv", venv],
-            [self._python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES],
-        ):
+        commands: list[list[str]] = [
+            [sys.executable, "-m", "venv", str(venv)],
+            [str(self._python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES],
+        ]
+        for command in commands:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 return f"uvicorn cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}"
@@ -49,7 +50,7 @@ class Uvicorn:
     def _works(self) -> bool:
         if not self._python.exists():
             return False
-        command = [self._python, "-c", f"import {', '.join(PACKAGES)}"]
+        command = [str(self._python), "-c", f"import {', '.join(PACKAGES)}"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def start(self, folder: Path) -> Running:

@@ -185,7 +185,7 @@ def test_random_histories_agree_with_the_model(subject: Subject) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=150,
+            max_examples=100,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

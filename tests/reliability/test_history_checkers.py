@@ -96,6 +96,8 @@ def bend(operation, operations, random_source, chance):
         operation.revision, operation.value = (other.revision, other.value) if other.action == "put" else (0, None)
     if operation.action == "list" and random_source.random() < chance:
         operation.listing = dict(list(operation.listing.items())[1:])
+    if operation.outcome == "refused" and random_source.random() < chance * 2:
+        operation.expected = random_source.choice([None, 0, *(other.revision for other in operations)])
     if operation.action == "put" and operation.outcome == "ok" and random_source.random() < chance / 3:
         operation.revision += 1
 
@@ -110,7 +112,7 @@ def is_comparable(operations):
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=3000)
 @given(histories())
 @example([Operation("put", "a", 0, 1, expected=0, revision=1, value="x"), Operation("get", "a", 2, 3)])
 def test_the_check_by_revision_agrees_with_trying_all_orders(operations):

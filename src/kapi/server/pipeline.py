@@ -15,13 +15,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kapi.api.errors import ApiError, BadRequest, InternalError, NotImplemented501, ServiceUnavailable, Timeout
+from kapi.api.errors import (
+    ApiError,
+    BadRequest,
+    InternalError,
+    NotImplemented501,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
 from kapi.api.values import parse_go_duration
 from kapi.server.authz.authorizer import attributes_of, refusal
 from kapi.server.context import Context
 from kapi.server.requestinfo import parse_query, request_info
 from kapi.server.respond import error_response, warning_headers
-from kapi.storage.interface import StorageFailed
+from kapi.storage.interface import StorageBusy, StorageFailed
 
 if TYPE_CHECKING:
     from kapi.server.message import Request, Response, StreamResponse
@@ -72,6 +80,9 @@ class Pipeline:
             return error_response(
                 context, Timeout("Timeout: request did not complete within the allotted timeout", details={})
             )
+        except StorageBusy:
+            busy = TooManyRequests("too many writes are waiting; try again", details={"retryAfterSeconds": 1})
+            return error_response(context, busy)
         except StorageFailed:
             return error_response(context, ServiceUnavailable("the storage has failed; the server is shutting down"))
         except Exception as error:

@@ -18,6 +18,10 @@ a backend is a backend when it passes.
 7.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
     called once, and nothing is retried. Reads may go on.
 
+What else every backend does alike: removing an absent key on purpose (`delete` with `expected=0`) is a ValueError;
+compacting or following in the future raises `FutureRevision`, compacting further back does nothing; a closed store
+raises `StorageFailed`; a follower that raises stops the store, because a feed with a gap would be a lie.
+
 Values are bytes with a slot for their own revision: the writer gives what stands before and after it (`Draft`), the
 backend fills it in at commit. That is how an object is encoded once, with its resourceVersion in it.
 """
@@ -64,6 +68,10 @@ class FutureRevision(StorageError):
 
 class StorageFailed(StorageError):
     """The disk (or the cluster behind the store) failed; no write will be accepted any more."""
+
+
+class StorageBusy(StorageError):
+    """Too many writes are waiting; nothing was written, try again."""
 
 
 class StorageUnavailable(StorageError):

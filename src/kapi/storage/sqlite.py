@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kapi.base.failpoint import failpoint
 from kapi.storage.feed import Feed
-from kapi.storage.interface import Compacted, FutureRevision, StorageError, StorageFailed
+from kapi.storage.interface import Compacted, FutureRevision, StorageBusy, StorageFailed
 from kapi.storage.sqlite_file import open_reader
 from kapi.storage.sqlite_reader import read_key, read_log, read_range
 from kapi.storage.sqlite_writer import Compact, Stop, Write, Writer
@@ -35,10 +35,6 @@ _Result = TypeVar("_Result")
 _READERS = 2
 _WAITING_WRITES = 8192
 _WAITING_BYTES = 128 << 20
-
-
-class StorageBusy(StorageError):
-    """Too many writes are waiting for the disk. Nothing was written; try again later."""
 
 
 class Observer(Protocol):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -114,15 +115,33 @@ class _Key:
         found = index < len(self.revisions) and self.revisions[index] == revision
         return self.writes[index] if found else None
 
-    def spans(self, holds: Callable[[int], bool]) -> list[_Span]:
-        """When the state of the key satisfied a condition."""
-        found: list[_Span] = []
-        for index in range(-1, len(self.writes)):
-            if holds(self._state(index)):
-                first = 0 if index < 0 else self.revisions[index]
-                end = self.revisions[index + 1] if index + 1 < len(self.revisions) else inf
-                found.append(_Span(2 * first + 1, 2 * end - 1))
-        return found
+    @cached_property
+    def absent(self) -> list[_Span]:
+        """When the key was not there."""
+        return [self._span(index) for index in range(-1, len(self.writes)) if not self._state(index)]
+
+    @cached_property
+    def present(self) -> list[_Span]:
+        """When the key was there."""
+        return [self._span(index) for index in range(len(self.writes)) if self._state(index)]
+
+    def at(self, revision: int) -> list[_Span]:
+        """When the key was at a revision, which one of its writes has made."""
+        return [self._span(bisect_left(self.revisions, revision))]
+
+    def not_at(self, revision: int) -> list[_Span]:
+        """When the key was absent, or at any other revision."""
+        write = self.write_of(revision)
+        if write is None or write.action == "delete":
+            return [_Span(1, inf)]
+        (span,) = self.at(revision)
+        around = [_Span(1, span.first - 2)]
+        return around if span.last == inf else [*around, _Span(span.last + 2, inf)]
+
+    def _span(self, index: int) -> _Span:
+        first = 0 if index < 0 else self.revisions[index]
+        end = self.revisions[index + 1] if index + 1 < len(self.revisions) else inf
+        return _Span(2 * first + 1, 2 * end - 1)
 
     def broken_preconditions(self) -> Iterator[Violation]:
         """Writes that should have been refused: lost updates, mostly."""
@@ -163,28 +182,23 @@ def _spans(operation: Operation, keys: dict[str, _Key], violations: list[Violati
     """Where the answer allows an operation to stand; None when the answer is wrong wherever it stands."""
     key = keys.get(operation.key, _NEVER_WRITTEN)
     if operation.outcome == "refused":
-        return key.spans(_refuses(operation.expected))
+        if operation.expected is None:
+            return key.absent
+        return key.not_at(operation.expected) if operation.expected else key.present
     if operation.action == "list":
         violations += _wrong_listing(operation, keys)
         return [_Span(2 * operation.revision + 1, 2 * operation.revision + 1)]
     if operation.action != "get":
         return [_Span(2 * operation.revision, 2 * operation.revision)] if operation.revision else None
     if not operation.revision:
-        return key.spans(lambda state: state == 0)
+        return key.absent
     write = key.write_of(operation.revision)
     if write is None or write.action == "delete":
         violations.append(Violation("phantom", f"{_show(operation)}, which nobody wrote"))
         return None
     if write.value != operation.value:
         violations.append(Violation("value", f"{_show(operation)} saw what {_show(write)} did not write"))
-    return key.spans(lambda state: state == operation.revision)
-
-
-def _refuses(expected: int | None) -> Callable[[int], bool]:
-    """The states in which a precondition does not hold."""
-    if expected is None:
-        return lambda state: state == 0
-    return lambda state: state != expected
+    return key.at(operation.revision)
 
 
 def _wrong_listing(operation: Operation, keys: dict[str, _Key]) -> Iterator[Violation]:

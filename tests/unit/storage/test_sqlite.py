@@ -22,8 +22,8 @@ from kapi.base.clock import ManualClock
 from kapi.base.failpoint import FailpointError, armed
 from kapi.storage import sqlite_file, sqlite_writer
 from kapi.storage.compact import Compactor
-from kapi.storage.interface import Compacted, Draft, StorageFailed, StorageUnavailable
-from kapi.storage.sqlite import SqliteStorage, StorageBusy
+from kapi.storage.interface import Compacted, Draft, StorageBusy, StorageFailed, StorageUnavailable
+from kapi.storage.sqlite import SqliteStorage
 from kapi.storage.sqlite_reader import read_key, read_log, read_range
 
 DRAFT = Draft(b"x" * 700, b"y" * 800)

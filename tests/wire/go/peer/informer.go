@@ -26,6 +26,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// past says what was done.
+var past = map[string]string{"create": "created", "touch": "touched", "delete": "deleted"}
+
 // follower is a shared informer on the ConfigMaps of a namespace, and what it has seen.
 type follower struct {
 	client                       *kubernetes.Clientset
@@ -123,7 +126,7 @@ func (f *follower) change(ctx context.Context, what, from, to string) error {
 		}
 	}
 	if err == nil {
-		say("%sd %d", strings.TrimSuffix(what, "e"), end-first)
+		say("%s %d", past[what], end-first)
 	}
 	return err
 }
