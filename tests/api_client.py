@@ -215,8 +215,11 @@ class Api:
         return await self.request("DELETE", path, options, **query)
 
     async def watch(self, path, *, headers=None, **query):
+        """Open a watch; it has begun when this returns."""
         target = path + "?" + urlencode({"watch": "true", **query})
-        return Watch(await self.transport.request("GET", target, headers))
+        watch = Watch(await self.transport.request("GET", target, headers))
+        await asyncio.sleep(0.001)
+        return watch
 
     async def made(self, path, obj):
         """Create something that must succeed; the object."""

@@ -131,8 +131,8 @@ def terminal(kubectl: Kubectl, kubectl_server: Path, tmp_path: Path, request: py
         "TZ": "UTC",
         "KUBECTL_KUBERC": "false",
     }
-    terminal = Terminal(work, environment, kubectl.minor)
-    namespace = _namespace(request.node.originalname)
+    namespace = f"{_namespace(request.node.originalname)}-{kubectl.minor}"
+    terminal = Terminal(work, environment, kubectl.minor, namespace)
     terminal.output(f"kubectl create namespace {namespace}")
     terminal.output(f"kubectl config set-context --current --namespace={namespace}")
     return terminal
@@ -140,4 +140,4 @@ def terminal(kubectl: Kubectl, kubectl_server: Path, tmp_path: Path, request: py
 
 def _namespace(test: str) -> str:
     """A namespace named after the test: what a person sees when a session is kept open."""
-    return test.removeprefix("test_").replace("_", "-")[:63].rstrip("-")
+    return test.removeprefix("test_").replace("_", "-")[:50].rstrip("-")

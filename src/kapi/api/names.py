@@ -53,7 +53,7 @@ _MAX_INT32 = 2**31 - 1
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _GENERATED_BASE_BYTES = _LABEL_BYTES - _SUFFIX_LENGTH
-_random = random.SystemRandom()
+_random = random.Random()  # noqa: S311 (a suffix must be unlikely to be taken, not hard to guess)
 
 
 def _pattern_sentence(sentence: str, pattern: str, *examples: str) -> str:
