@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import json
@@ -42,6 +43,18 @@ APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+class SlowStorage(MemoryStorage):
+    """A store whose writes take a moment, as on a disk: between reading and writing others have their turn."""
+
+    async def put(self, key, draft, expected, note=None):
+        await asyncio.sleep(0)
+        return await super().put(key, draft, expected, note)
+
+    async def delete(self, key, expected, note=None):
+        await asyncio.sleep(0)
+        return await super().delete(key, expected, note)
 
 
 class Answer:
@@ -236,19 +249,28 @@ class Api:
         return Answer(response.status, response.headers, whole)
 
 
-def served(test):
-    """Run `test(api, …)` against a fresh server in virtual time; an hour of it is too much."""
+@contextlib.asynccontextmanager
+async def serving(storage=None):
+    """An `Api` that has been started; a day of virtual time with it is too much."""
+    api = Api(storage)
+    async with asyncio.timeout(24 * 3600):
+        await api.start()
+        try:
+            yield api
+        finally:
+            await api.stop()
+
+
+def served(test=None, *, storage=MemoryStorage):
+    """Run `test(api, …)` against a fresh server in virtual time."""
+    if test is None:
+        return functools.partial(served, storage=storage)
 
     @functools.wraps(test)
     def runner(*args, **kwargs):
         async def main():
-            api = Api()
-            async with asyncio.timeout(24 * 3600):
-                await api.start()
-                try:
-                    await test(api, *args, **kwargs)
-                finally:
-                    await api.stop()
+            async with serving(storage()) as api:
+                await test(api, *args, **kwargs)
 
         run(main())
 

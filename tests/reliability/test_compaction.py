@@ -8,7 +8,7 @@ import asyncio
 import random
 
 import pytest
-from live_server import PATIENCE, Line, LiveServer
+from live_server import Line, LiveServer, until
 from recorded_load import END, Gate, Recorder, Watcher, prepare, write
 
 from kapi.testing import history
@@ -34,8 +34,11 @@ class Laggard(Watcher):
             return
         before = self._recorder.acknowledged
         await asyncio.sleep(2)
-        while self._recorder.acknowledged < before + 200 and not self._recorder.is_over:
-            await asyncio.sleep(0.1)
+
+        async def have_written():
+            return self._recorder.acknowledged > before + 200 or self._recorder.is_over
+
+        await until(have_written)
 
     @property
     def has_seen_enough(self):
@@ -54,9 +57,11 @@ async def _run(server):
         for laggard in laggards:
             group.create_task(laggard.run(gate, laggard.pause))
         writing = [group.create_task(write(gate, recorder, random.Random(number))) for number in range(WRITERS)]
-        async with asyncio.timeout(PATIENCE):
-            while not (all(laggard.has_seen_enough for laggard in laggards) and len(patient.sessions) > 1):
-                await asyncio.sleep(0.1)
+
+        async def have_seen_enough():
+            return all(laggard.has_seen_enough for laggard in laggards) and len(patient.sessions) > 1
+
+        await until(have_seen_enough)
         recorder.is_over = True
         await asyncio.wait(writing)
         line = await Line.open(server)

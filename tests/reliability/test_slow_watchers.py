@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 from live_server import PATIENCE, Line, LiveServer, metric, until
-from recorded_load import END, PATH, WATCH, Gate, Recorder, Watcher, prepare
+from recorded_load import END, WATCH, Gate, Recorder, Watcher, prepare
 
 STALLED = 20
 WRITERS = 4
@@ -96,4 +96,3 @@ def test_watchers_that_never_read_are_closed_and_delay_nobody(tmp_path):
     assert [event.revision for event in session.events] == sorted(op.revision for op in writes)
     assert {event.value for event in session.events} == {op.value for op in writes}
     assert growth < STALLED * PER_WATCHER + ELSE
-    assert PATH

@@ -96,7 +96,7 @@ def test_selectors_choose(three):
         $ kubectl get cm --field-selector data.a=1
         Error from server (BadRequest): Unable to find "/v1, Resource=configmaps" that match label selector "", field selector "data.a=1": "data.a" is not a known field selector: only "metadata.name", "metadata.namespace"
         [1]
-    """.replace("metadata.namespace=<ns>", f"metadata.namespace={three.namespace}"))
+    """)
 
 
 def test_lists_are_sorted_and_paged(three):
@@ -124,8 +124,9 @@ def test_lists_are_sorted_and_paged(three):
 
 
 def test_output_formats(three):
+    # Until 1.21 kubectl showed managedFields unasked; sed takes them out.
     three(r"""
-        $ kubectl get cm one -o yaml
+        $ kubectl get cm one -o yaml | sed '/^  managedFields:/,/^  name:/{/^  name:/!d}'
         apiVersion: v1
         data:
           a: "1"
@@ -355,10 +356,10 @@ def test_pods_are_found_by_phase_and_node(terminal):
         $ kubectl get pods --field-selector status.phase=Running -o name
         $ kubectl get pods --field-selector spec.nodeName= -o name
         pod/p1
-        $ kubectl get pods -A -l app=web --field-selector metadata.namespace=NAMESPACE,status.phase!=Running
+        $ kubectl get pods -A -l app=web --field-selector metadata.namespace=<ns>,status.phase!=Running
         NAMESPACE   NAME   READY   STATUS    RESTARTS   AGE
         <ns>        p1     0/1     Pending   0          0s
-    """.replace("=NAMESPACE,", f"={terminal.namespace},"))
+    """)
 
 
 def test_sub_resources_can_be_read(terminal):

@@ -3,7 +3,7 @@
 A line that starts with `$ ` is a command (`> ` continues it), the lines below it are what the terminal shows, both
 streams together. An exit status other than 0 is written as `[1]` on the last line. A line `...` stands for any number
 of lines. What differs from run to run has a name: `<age>`, `<time>`, `<uid>`, `<rv>`, `<server>`, `<ns>` (the test's own
-namespace). Runs of blanks between columns count as two, because their width depends on the age of the objects.
+namespace, in commands too). Runs of blanks between columns count as two, because their width depends on the age of the objects.
 
 Transcripts are written as the newest kubectl shows them; where older ones say the same in other words, `OLDER` knows.
 """
@@ -28,8 +28,8 @@ _NAMED = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"), "<time>"),
     (re.compile(r'(resourceVersion"?: )"\d+"'), r"\1<rv>"),
-    # An age is a cell of a table: blanks before it, a blank or nothing behind it. Nothing here grows older than minutes.
-    (re.compile(r"(?m)(?<=\s\s)(?:\d+m)?\d+s(?=\s|$)"), "<age>"),
+    # An age is a cell of a table, alone between blanks or at the edge. Nothing here grows older than minutes.
+    (re.compile(r"(?m)(?:(?<=\s\s)|^)(?:\d+m)?\d+s(?=\s|$)"), "<age>"),
     (re.compile(r"(?<=\S) {2,}"), "  "),
     (re.compile(r"(?m)[ \t]+$"), ""),
 )
@@ -94,7 +94,7 @@ class Terminal:
     def __call__(self, transcript: str) -> None:
         """Run a transcript; the first difference fails the test and shows both sides."""
         for step in steps(transcript):
-            expected, got = self._expected(step.shown), self.run(step.command)
+            expected, got = self._expected(step.shown), self.run(step.command.replace("<ns>", self.namespace))
             if not agrees(expected, got):
                 raise AssertionError(f"$ {step.command}\n--- expected\n{expected}\n--- got\n{got}\n---")
 

@@ -115,7 +115,7 @@ class Pipeline:
 
 def _new_id() -> str:
     """A request's id, in the form of a UUID. It must be unique, not secret, so it need not cost a system call."""
-    digits = f"{random.getrandbits(128):032x}"  # noqa: S311
+    digits = f"{random.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 

@@ -234,8 +234,10 @@ async def test_other_kind_is_refused(api):
     assert answer.error == (
         400,
         "BadRequest",
-        'Secret in version "v1" cannot be handled as a ConfigMap: '
-        "converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        (
+            'Secret in version "v1" cannot be handled as a ConfigMap: '
+            "converting (v1.Secret) to (core.ConfigMap): unknown conversion"
+        ),
     )
 
 
@@ -284,8 +286,10 @@ async def test_broken_json_is_a_bad_request(api, body, why):
     assert answer.error == (
         400,
         "BadRequest",
-        "the object provided is unrecognized (must be of type ConfigMap): "
-        f"couldn't get version/kind; json parse error: {why}",
+        (
+            "the object provided is unrecognized (must be of type ConfigMap): "
+            f"couldn't get version/kind; json parse error: {why}"
+        ),
     )
 
 
@@ -315,8 +319,10 @@ async def test_type_error_is_a_bad_request(api):
     assert answer.error == (
         400,
         "BadRequest",
-        'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
-        "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        (
+            'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+        ),
     )
 
 
@@ -515,8 +521,10 @@ async def test_finalizer_must_be_qualified(api):
     assert answer.error == (
         422,
         "Invalid",
-        'ConfigMap "fin2" is invalid: metadata.finalizers[0]: Invalid value: "nodomain": '
-        "name is neither a standard finalizer name nor is it fully qualified",
+        (
+            'ConfigMap "fin2" is invalid: metadata.finalizers[0]: Invalid value: "nodomain": '
+            "name is neither a standard finalizer name nor is it fully qualified"
+        ),
     )
 
 
@@ -567,11 +575,13 @@ async def test_all_problems_are_reported_together(api):
     assert answer.error == (
         422,
         "Invalid",
-        'Pod "p2" is invalid: [spec.containers[0].name: Invalid value: "C_": a lowercase RFC 1123 label must consist of '
-        "lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
-        "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?'), "
-        'spec.containers[0].image: Required value, spec.restartPolicy: Unsupported value: "Foo": supported values: '
-        '"Always", "OnFailure", "Never"]',
+        (
+            'Pod "p2" is invalid: [spec.containers[0].name: Invalid value: "C_": a lowercase RFC 1123 label must consist of '
+            "lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
+            "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?'), "
+            'spec.containers[0].image: Required value, spec.restartPolicy: Unsupported value: "Foo": supported values: '
+            '"Always", "OnFailure", "Never"]'
+        ),
     )
     assert [cause["reason"] for cause in answer["details"]["causes"]] == [
         "FieldValueInvalid",

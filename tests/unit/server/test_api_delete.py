@@ -1,6 +1,7 @@
 """Deleting objects through the whole server: at once, after finalizers, after grace; one by one and by the collection."""
 
 import pytest
+
 from api_client import CM, DEPLOY, NS, PODS, SVC, cm, deployment, pod, served
 
 NOW = "2026-01-01T00:00:00Z"
@@ -104,8 +105,10 @@ async def test_uid_precondition(api):
     assert answer.error == (
         409,
         "Conflict",
-        f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in '
-        f"record ({uid}). The object might have been deleted and then recreated",
+        (
+            f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in '
+            f"record ({uid}). The object might have been deleted and then recreated"
+        ),
     )
     # The Kind, not the plural.
     assert answer["details"] == {"name": "a", "kind": "ConfigMap"}
@@ -120,8 +123,10 @@ async def test_version_precondition(api):
     assert answer.error == (
         409,
         "Conflict",
-        'Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match the '
-        f"ResourceVersion in record ({version}). The object might have been modified",
+        (
+            'Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match the '
+            f"ResourceVersion in record ({version}). The object might have been modified"
+        ),
     )
     assert (await api.delete(f"{CM}/a", _options(preconditions={"resourceVersion": version}))).status == 200
 
@@ -138,8 +143,10 @@ async def test_version_precondition(api):
         ),
         (
             {"propagationPolicy": "Foo"},
-            'propagationPolicy: Unsupported value: "Foo": '
-            'supported values: "Foreground", "Background", "Orphan", "nil"',
+            (
+                'propagationPolicy: Unsupported value: "Foo": '
+                'supported values: "Foreground", "Background", "Orphan", "nil"'
+            ),
         ),
         ({"dryRun": ["x"]}, 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
     ],
@@ -152,7 +159,9 @@ async def test_bad_options_are_refused(api, options, why):
     assert (await api.get(f"{CM}/a")).status == 200
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"kind":"ConfigMap"}', b'{"kind":"DeleteOptions","gracePeriodSeconds":"x"}'])
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'{"kind":"ConfigMap"}', b'{"kind":"DeleteOptions","gracePeriodSeconds":"x"}']
+)
 @served
 async def test_body_must_be_delete_options(api, body):
     await api.made(CM, cm("a"))

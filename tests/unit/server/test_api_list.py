@@ -4,6 +4,7 @@ import base64
 import json
 
 import pytest
+
 from api_client import CM, DEPLOY, NS, PODS, SVC, cm, deployment, pod, served
 
 TOO_OLD = "The resourceVersion for the provided list is too old."
@@ -48,7 +49,9 @@ async def test_get_not_older_than_a_revision(api):
 
 
 @pytest.mark.parametrize("path", [CM, f"{CM}/a"])
-@pytest.mark.parametrize("query", [{}, {"resourceVersionMatch": "Exact"}, {"resourceVersionMatch": "NotOlderThan"}, {"limit": 1}])
+@pytest.mark.parametrize(
+    "query", [{}, {"resourceVersionMatch": "Exact"}, {"resourceVersionMatch": "NotOlderThan"}, {"limit": 1}]
+)
 @served
 async def test_revision_that_does_not_come_is_a_timeout(api, path, query):
     await api.made(CM, cm("a"))
@@ -112,7 +115,14 @@ async def test_items_carry_no_kind(api):
 
 @served
 async def test_order_is_that_of_namespace_and_name(api):
-    for path, name in [(CM, "cm-2"), (CM, "cm-10"), (f"{NS}/kube-system/configmaps", "a"), (CM, "z"), (CM, "a.b"), (CM, "a-b")]:
+    for path, name in [
+        (CM, "cm-2"),
+        (CM, "cm-10"),
+        (f"{NS}/kube-system/configmaps", "a"),
+        (CM, "z"),
+        (CM, "a.b"),
+        (CM, "a-b"),
+    ]:
         await api.made(path, cm(name))
     assert (await api.get(CM)).names == ["a-b", "a.b", "cm-10", "cm-2", "z"]
     answer = await api.get("/api/v1/configmaps")
@@ -185,7 +195,9 @@ async def test_pages_are_of_one_moment_while_the_store_moves_on(api):
 
     pages = await _pages(api, CM, between=meddle, limit=2)
     items = [item for page in pages for item in page["items"]]
-    assert [item["metadata"]["resourceVersion"] for item in items] == [obj["metadata"]["resourceVersion"] for obj in made]
+    assert [item["metadata"]["resourceVersion"] for item in items] == [
+        obj["metadata"]["resourceVersion"] for obj in made
+    ]
     assert len({page.version for page in pages}) == 1
     assert [page.metadata.get("remainingItemCount") for page in pages] == [7, 5, 3, 1, None]
 
@@ -260,10 +272,12 @@ async def test_compacted_token_is_expired_and_offers_another(api):
     assert answer.error == (
         410,
         "Expired",
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
-        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
-        "modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+        (
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+            "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+            "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+            "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+        ),
     )
     token = answer.metadata["continue"]
     assert _fields(token)["rv"] == -1
@@ -416,8 +430,10 @@ async def test_continue_and_revision_exclude_each_other(api):
     [
         (
             {"resourceVersion": "abc"},
-            'invalid resource version: resourceVersion: Invalid value: "abc": '
-            'strconv.ParseUint: parsing "abc": invalid syntax',
+            (
+                'invalid resource version: resourceVersion: Invalid value: "abc": '
+                'strconv.ParseUint: parsing "abc": invalid syntax'
+            ),
         ),
         ({"limit": "abc"}, 'strconv.ParseInt: parsing "abc": invalid syntax'),
         ({"timeoutSeconds": "abc"}, 'strconv.ParseInt: parsing "abc": invalid syntax'),
@@ -520,7 +536,11 @@ async def test_fields_of_pods_can_be_selected(api):
         (SVC, "spec.foo=x", "field label not supported: spec.foo"),
         (f"{NS}/default/secrets", "foo=x", "field label not supported: foo"),
         (f"{NS}/default/events", "foo=x", "field label not supported: foo"),
-        ("/apis/events.k8s.io/v1/namespaces/default/events", "involvedObject.name=x", "field label not supported: involvedObject.name"),
+        (
+            "/apis/events.k8s.io/v1/namespaces/default/events",
+            "involvedObject.name=x",
+            "field label not supported: involvedObject.name",
+        ),
         ("/apis/batch/v1/namespaces/default/jobs", "foo=x", 'field label "foo" not supported for Job'),
         ("/apis/certificates.k8s.io/v1/certificatesigningrequests", "foo=x", "field label not supported: foo"),
         (
@@ -528,7 +548,11 @@ async def test_fields_of_pods_can_be_selected(api):
             "foo=x",
             "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: foo",
         ),
-        (DEPLOY, "spec.replicas=1", '"spec.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"'),
+        (
+            DEPLOY,
+            "spec.replicas=1",
+            '"spec.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
     ],
 )
 @served
@@ -546,7 +570,10 @@ async def test_fields_that_cannot_be_selected(api, path, selector, why):
         (
             f"{NS}/default/events",
             [
-                *(f"involvedObject.{f}" for f in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
+                *(
+                    f"involvedObject.{f}"
+                    for f in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+                ),
                 *("reason", "reportingComponent", "source", "type"),
             ],
         ),

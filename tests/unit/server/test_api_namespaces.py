@@ -1,6 +1,7 @@
 """Namespaces: they are marked first and removed when they are let go of; meanwhile nothing new is made in them."""
 
 import pytest
+
 from api_client import NS, cm, served
 
 NOW = "2026-01-01T00:00:00Z"
@@ -176,15 +177,19 @@ async def test_preconditions_of_a_deletion(api):
     assert answer.error == (
         409,
         "Conflict",
-        f'Operation cannot be fulfilled on namespaces "probe": Precondition failed: UID in precondition: x, '
-        f"UID in object meta: {uid}",
+        (
+            f'Operation cannot be fulfilled on namespaces "probe": Precondition failed: UID in precondition: x, '
+            f"UID in object meta: {uid}"
+        ),
     )
     answer = await api.delete(f"{NS}/probe", {"preconditions": {"resourceVersion": "1"}})
     assert answer.error == (
         409,
         "Conflict",
-        'Operation cannot be fulfilled on namespaces "probe": Precondition failed: ResourceVersion in precondition: 1, '
-        f"ResourceVersion in object meta: {version}",
+        (
+            'Operation cannot be fulfilled on namespaces "probe": Precondition failed: ResourceVersion in precondition: 1, '
+            f"ResourceVersion in object meta: {version}"
+        ),
     )
     assert (await api.get(f"{NS}/probe"))["status"]["phase"] == "Active"
 

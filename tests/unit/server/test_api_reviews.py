@@ -1,8 +1,8 @@
 """Reviews and component statuses through the whole server: questions that are answered and stored nowhere."""
 
 import pytest
-from api_client import NS, TABLE, TOKEN, served
 
+from api_client import NS, TABLE, TOKEN, served
 from kapi.server.inprocess import InProcessTransport
 
 AUTHN = "/apis/authentication.k8s.io/v1"
@@ -48,7 +48,11 @@ async def test_caller_can_ask_what_they_may_do(api):
 
 @pytest.mark.parametrize(
     ("subject", "allowed"),
-    [({"user": "alice"}, False), ({"user": "root", "groups": ["system:masters"]}, True), ({"groups": ["system:masters"]}, True)],
+    [
+        ({"user": "alice"}, False),
+        ({"user": "root", "groups": ["system:masters"]}, True),
+        ({"groups": ["system:masters"]}, True),
+    ],
 )
 @served
 async def test_somebody_else_can_be_asked_about(api, subject, allowed):
@@ -75,8 +79,10 @@ async def test_question_must_be_one_question(api):
     assert answer.error == (
         422,
         "Invalid",
-        '.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: '
-        "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        (
+            '.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: '
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        ),
     )
     answer = await api.post(f"{AUTHZ}/subjectaccessreviews", {"spec": {"resourceAttributes": ATTRIBUTES}})
     assert "at least one of user or group must be specified" in answer.message

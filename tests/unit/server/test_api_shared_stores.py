@@ -3,6 +3,7 @@
 import ipaddress
 
 import pytest
+
 from api_client import NS, SVC, TABLE, served
 
 EVENTS = f"{NS}/default/events"
@@ -217,8 +218,10 @@ async def test_address_can_be_asked_for_once(api):
     assert answer.error == (
         422,
         "Invalid",
-        'Service "t" is invalid: spec.clusterIPs: Invalid value: ["10.0.0.50"]: '
-        "failed to allocate IP 10.0.0.50: provided IP is already allocated",
+        (
+            'Service "t" is invalid: spec.clusterIPs: Invalid value: ["10.0.0.50"]: '
+            "failed to allocate IP 10.0.0.50: provided IP is already allocated"
+        ),
     )
     answer = await api.post(SVC, _service("t", clusterIP="1.2.3.4"))
     assert answer.message == (
@@ -276,7 +279,9 @@ async def test_update_keeps_what_was_allocated(api):
     made = await api.made(SVC, _service(type="NodePort"))
     answer = await api.put(f"{SVC}/s", _service(type="NodePort"))
     assert (answer.status, answer.json) == (200, made)
-    answer = await api.put(f"{SVC}/s", {**made, "spec": {**made["spec"], "clusterIP": "10.0.0.99", "clusterIPs": ["10.0.0.99"]}})
+    answer = await api.put(
+        f"{SVC}/s", {**made, "spec": {**made["spec"], "clusterIP": "10.0.0.99", "clusterIPs": ["10.0.0.99"]}}
+    )
     assert answer.status == 422
     assert "may not change once set" in answer.message
 

@@ -4,11 +4,12 @@ needs a node to answer."""
 import base64
 
 import pytest
-from api_client import DEPLOY, JSON_PATCH, NS, PODS, STRATEGIC, TABLE, deployment, pod, served
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from api_client import DEPLOY, JSON_PATCH, NS, PODS, STRATEGIC, TABLE, deployment, pod, served
 
 NOW = "2026-01-01T00:00:00Z"
 PDB = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -123,7 +124,9 @@ async def test_scale_of_a_missing_object_is_not_found(api, method):
 async def test_old_controllers_have_a_scale_too(api):
     path = f"{NS}/default/replicationcontrollers"
     template = {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    await api.made(path, {"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": {"x": "y"}, "template": template}})
+    await api.made(
+        path, {"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": {"x": "y"}, "template": template}}
+    )
     assert (await api.get(f"{path}/d/scale"))["status"]["selector"] == "x=y"
     assert (await api.put(f"{path}/d/scale", _scale(3)))["spec"] == {"replicas": 3}
 

@@ -370,8 +370,10 @@ async def test_selector_of_a_deployment_is_immutable(api):
     assert answer.error == (
         422,
         "Invalid",
-        'Deployment.apps "d" is invalid: [spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not '
-        'match template `labels`, spec.selector: Invalid value: {"matchLabels":{"a":"c"}}: field is immutable]',
+        (
+            'Deployment.apps "d" is invalid: [spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not '
+            'match template `labels`, spec.selector: Invalid value: {"matchLabels":{"a":"c"}}: field is immutable]'
+        ),
     )
 
 

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from api_client import CM, NS, PARTIAL, PARTIAL_LIST, PODS, TABLE, cm, pod, served
 
+from api_client import CM, NS, PARTIAL, PARTIAL_LIST, PODS, TABLE, cm, pod, served
 from kapi.server.handlers import watching
 
 END = "k8s.io/initial-events-end"

@@ -1,0 +1,160 @@
+"""The benchmark measures every row, and does not count wrong."""
+
+import asyncio
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench import reference
+from bench.fan import Delivery, WatchConnection
+from bench.figures import median, quantile, times_better
+from bench.objects import STAMP, config_map, pod, request, stamp
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROWS = [
+    "ready.fresh",
+    "ready.loaded",
+    "memory.empty",
+    "memory.some",
+    "memory.many",
+    "memory.object",
+    "create.1",
+    "create.16",
+    "create.64",
+    "create.pods",
+    "get.1",
+    "get.16",
+    "get.64",
+    "update.1",
+    "update.16",
+    "update.64",
+    "patch.1",
+    "patch.16",
+    "patch.64",
+    "list.whole",
+    "list.paged",
+    "watch.one",
+    "event.one",
+    "watch.some",
+    "event.some",
+    "watch.many",
+    "event.many",
+]
+
+
+@pytest.mark.slow
+def test_a_quick_run_measures_every_row(tmp_path):
+    told = tmp_path / "bench.json"
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "bench", "--quick", "--seconds", "0.1"),
+            *("--without", "reference,uvicorn", "--json", told, "--dir", tmp_path / "data"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert finished.returncode == 0, finished.stderr
+    result = json.loads(told.read_text())
+    assert [row["id"] for row in result["rows"]] == ROWS
+    assert all(row["kapi"]["value"] > 0 for row in result["rows"])
+    assert [row["id"] for row in result["rows"] if row["ratios"]] == ["create.1", "create.16", "create.64"]
+    assert all(f"| {row['title']} |" in finished.stdout for row in result["rows"])
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_row_that_cannot_be_measured_fails_the_run(tmp_path):
+    (tmp_path / "etcd").write_text("#!/bin/sh\necho no disk >&2\nexit 3\n")
+    (tmp_path / "kube-apiserver").write_text("#!/bin/sh\nexit 3\n")
+    for program in reference.PROGRAMS:
+        (tmp_path / program).chmod(0o755)
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "--rows", "memory", "--dir", tmp_path / "data"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), reference.VARIABLE: str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert finished.returncode == 1, finished.stderr
+    assert (
+        "**memory.empty could not be measured on kube-apiserver + etcd:** etcd ended with 3: no disk" in finished.stdout
+    )
+    assert "| memory, empty | " in finished.stdout
+
+
+def test_the_reference_is_named_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv(reference.VARIABLE, raising=False)
+    assert reference.find() == (None, "KUBEBUILDER_ASSETS is not set")
+    monkeypatch.setenv(reference.VARIABLE, str(tmp_path))
+    assert reference.find() == (None, "KUBEBUILDER_ASSETS names a folder without etcd and kube-apiserver")
+
+
+def test_the_reference_writes_durably_and_authorises(tmp_path):
+    etcd = reference.etcd_command(tmp_path / "etcd", tmp_path / "data", 2379)
+    assert not any("unsafe" in flag for flag in etcd)
+    pairs = reference.certificates(tmp_path / "pki")
+    flags = reference.apiserver_command(tmp_path / "kube-apiserver", tmp_path, pairs, 2379, 6443)
+    assert "--authorization-mode=RBAC" in flags
+    assert "--etcd-servers=http://127.0.0.1:2379" in flags
+    files = [flag.partition("=")[2] for flag in flags if flag.partition("=")[0].endswith("-file")]
+    assert len(files) == 5
+    assert all(pathlib.Path(file).is_file() for file in files)
+
+
+def test_objects_are_as_large_as_they_are_said_to_be():
+    assert 1400 < len(config_map("seed-000001")) < 1700
+    assert json.loads(config_map("a", stamp()))["metadata"]["name"] == "a"
+    assert json.loads(pod("b"))["spec"]["containers"][1]["name"] == "sidecar"
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
+def test_a_quantile_is_a_sample_with_its_share_at_or_below(samples, share):
+    value = quantile(samples, share)
+    assert value in samples
+    assert sum(sample <= value for sample in samples) >= share * len(samples)
+
+
+def test_ratios_above_one_are_wins_in_either_direction():
+    assert times_better(200, 100, more_is_better=True) == 2
+    assert times_better(100, 200, more_is_better=False) == 2
+    assert times_better(1, 0, more_is_better=True) is None
+
+
+def test_medians_are_taken_of_what_every_round_has():
+    assert median([{"value": 1, "p50": 3}, {"value": 5, "p50": 4}, {"value": 2}]) == {"value": 2}
+
+
+@given(st.lists(st.integers(1, 4), max_size=6), st.integers(1, 700))
+def test_events_are_counted_once_however_the_bytes_are_cut(chunks, size):
+    asyncio.run(_count(chunks, size))
+
+
+async def _count(chunks, size):
+    event = b'{"type":"MODIFIED","object":%b}\n' % config_map("a", stamp())
+    sent = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for events in chunks:
+        sent += b"%x\r\n%b\r\n" % (events * len(event), event * events)
+    delivery = Delivery(1)
+    delivery.latencies = []
+    watcher = WatchConnection(delivery)
+    for at in range(0, len(sent), size):
+        watcher.data_received(sent[at : at + size])
+    assert delivery.delivered == len(delivery.latencies) == sum(chunks)
+    assert all(seconds >= 0 for seconds in delivery.latencies)
+
+
+def test_requests_say_how_long_they_are():
+    head, _, body = request("POST", "/x", b'{"a":1}').partition(b"\r\n\r\n")
+    assert b"Content-Length: 7" in head.split(b"\r\n")
+    assert STAMP not in body

@@ -1,0 +1,263 @@
+"""Admission sees every write, with the true old object, and cannot be walked around.
+
+CVE-2016-1905: PATCH skipped admission. CVE-2021-25735: a validating plugin was shown an old object that was not the stored one.
+CVE-2025-4563: a rule was kept on update and not on create.
+"""
+
+import asyncio
+import copy
+import json
+
+import pytest
+from api_client import CM, DEPLOY, JSON_PATCH, MERGE, NS, PODS, STRATEGIC, Api, cm, deployment, pod, served
+from every_route import NAME, STORED, bare, collection, identify, plant, sub_writes, writes
+from virtual_time import run
+
+from kapi.api.errors import Forbidden, GroupResource
+from kapi.server.admission.chain import Admission
+from kapi.server.admission.lifecycle import NamespaceLifecycle
+
+
+class Recorder:
+    """A plugin that notes what it is shown; refuses when told to; may spoil the old object."""
+
+    def __init__(self):
+        self.calls = []
+        self.refusing = False
+        self.spoil = None
+
+    def handles(self, operation):
+        return True
+
+    async def mutate(self, operation, obj, old):
+        self._take("mutate", operation, obj, old)
+
+    async def validate(self, operation, obj, old):
+        self._take("validate", operation, obj, old)
+        if self.spoil is not None and old is not None:
+            self.spoil(old)
+
+    def _take(self, phase, operation, obj, old):
+        self.calls.append((phase, operation, copy.deepcopy(obj), copy.deepcopy(old)))
+        if self.refusing and phase == self.refusing:
+            raise Forbidden.of(GroupResource("", "things"), NAME, "the plugin said no")
+
+
+def with_plugin(test):
+    """Run `test(api, plugin, …)` against a server whose only plugin records."""
+    import functools
+    import inspect
+
+    @functools.wraps(test)
+    def runner(*args, **kwargs):
+        async def main():
+            plugin = Recorder()
+            api = Api(admission=Admission([plugin], [plugin]))
+            async with asyncio.timeout(24 * 3600):
+                await api.start()
+                plugin.calls.clear()
+                try:
+                    await test(api, plugin, *args, **kwargs)
+                finally:
+                    await api.stop()
+
+        run(main())
+
+    runner.__signature__ = inspect.Signature(list(inspect.signature(test).parameters.values())[2:])
+    return runner
+
+
+async def send(api, route):
+    return await api.request(route.method, route.path, route.body, headers={"content-type": route.content_type})
+
+
+async def expect_refusal(api, plugin, routes):
+    """The routes on which the plugin was not asked."""
+    silent = []
+    for route in routes:
+        before = api.revision
+        answer = await send(api, route)
+        if answer.status != 403 or "the plugin said no" not in answer.text:
+            silent.append(f"{route}: {answer.status} {answer.text[:200]}")
+        assert api.revision == before, f"{route} wrote past admission"
+    return silent
+
+
+@pytest.mark.parametrize("resource", STORED, ids=identify)
+@with_plugin
+async def test_cve_2016_1905_every_write_passes_mutating_admission(api, plugin, resource):
+    await plant(api, resource)
+    plugin.refusing = "mutate"
+    assert await expect_refusal(api, plugin, writes(resource)) == []
+
+
+@pytest.mark.parametrize("resource", [one for one in STORED if list(sub_writes(one))], ids=identify)
+@with_plugin
+async def test_cve_2016_1905_every_write_of_a_subresource_passes_mutating_admission(api, plugin, resource):
+    await plant(api, resource)
+    plugin.refusing = "mutate"
+    assert await expect_refusal(api, plugin, sub_writes(resource)) == []
+
+
+@with_plugin
+async def test_cve_2016_1905_a_binding_posted_to_the_namespace_passes_admission(api, plugin):
+    await api.made(PODS, pod(NAME))
+    body = {"metadata": {"name": NAME}, "target": {"kind": "Node", "name": "n"}}
+    plugin.refusing = "mutate"
+    assert (await api.post(f"{NS}/default/bindings", body)).status == 403
+
+
+DEPLOYMENT = f"{DEPLOY}/{NAME}"
+SCALE = {"metadata": {"name": NAME, "namespace": "default"}, "spec": {"replicas": 3}}
+VALIDATED = {
+    "create": ("POST", DEPLOY, "application/json", deployment("new")),
+    "update": ("PUT", DEPLOYMENT, "application/json", deployment(NAME, replicas=2)),
+    "merge patch": ("PATCH", DEPLOYMENT, MERGE, {"spec": {"replicas": 2}}),
+    "strategic patch": ("PATCH", DEPLOYMENT, STRATEGIC, {"spec": {"replicas": 2}}),
+    "json patch": ("PATCH", DEPLOYMENT, JSON_PATCH, [{"op": "replace", "path": "/spec/replicas", "value": 2}]),
+    "status": ("PUT", f"{DEPLOYMENT}/status", "application/json", {**deployment(NAME), "status": {"replicas": 1}}),
+    "status patch": ("PATCH", f"{DEPLOYMENT}/status", MERGE, {"status": {"replicas": 1}}),
+    "scale": ("PUT", f"{DEPLOYMENT}/scale", "application/json", SCALE),
+    "scale patch": ("PATCH", f"{DEPLOYMENT}/scale", MERGE, {"spec": {"replicas": 3}}),
+    "delete": ("DELETE", DEPLOYMENT, "application/json", {}),
+    "deletecollection": ("DELETE", DEPLOY, "application/json", {}),
+    "binding": ("POST", f"{PODS}/{NAME}/binding", "application/json", {"target": {"kind": "Node", "name": "n"}}),
+    "eviction": ("POST", f"{PODS}/{NAME}/eviction", "application/json", {"metadata": {"name": NAME}}),
+}
+
+
+@pytest.mark.parametrize("case", VALIDATED.values(), ids=VALIDATED)
+@with_plugin
+async def test_cve_2016_1905_every_verb_passes_validating_admission(api, plugin, case):
+    await api.made(DEPLOY, deployment(NAME))
+    await api.made(PODS, pod(NAME))
+    method, path, content_type, body = case
+    plugin.refusing = "validate"
+    before = api.revision
+    answer = await api.request(method, path, body, headers={"content-type": content_type})
+    assert answer.status == 403, answer
+    assert api.revision == before
+
+
+@pytest.mark.parametrize("case", VALIDATED.values(), ids=VALIDATED)
+@with_plugin
+async def test_cve_2016_1905_each_phase_runs_once_for_a_write(api, plugin, case):
+    await api.made(DEPLOY, deployment(NAME))
+    await api.made(PODS, pod(NAME))
+    plugin.calls.clear()
+    method, path, content_type, body = case
+    answer = await api.request(method, path, body, headers={"content-type": content_type})
+    assert answer.status in (200, 201), answer
+    mine = [phase for phase, operation, _, _ in plugin.calls if operation.subresource or "eviction" not in path]
+    assert mine == ["mutate", "validate"]
+
+
+# -- CVE-2021-25735
+
+
+def spoil(old):
+    """What a careless plugin may do to the object it was shown for comparison."""
+    old["metadata"]["labels"] = {"spoilt": "yes"}
+    old["metadata"]["finalizers"] = ["example.com/spoilt"]
+    old["metadata"]["annotations"] = {"spoilt": "yes"}
+    for part in ("spec", "status"):
+        if part in old:
+            old[part].clear()
+            old[part]["spoilt"] = True
+
+
+CHANGES = {
+    name: case for name, case in VALIDATED.items() if name not in ("create", "binding", "eviction", "deletecollection")
+}
+CHANGES["delete in the foreground"] = ("DELETE", DEPLOYMENT, "application/json", {"propagationPolicy": "Foreground"})
+CHANGES["finish a deletion"] = ("PATCH", DEPLOYMENT, MERGE, {"metadata": {"labels": {"a": "c"}}})
+
+
+async def change(case, *, spoiling):
+    """What is stored, and what the plugin was shown, when a request is made to a server with a careless plugin."""
+    plugin = Recorder()
+    api = Api(admission=Admission([], [plugin]))
+    await api.start()
+    try:
+        obj = deployment(NAME)
+        obj["metadata"]["labels"] = {"a": "b"}
+        stored = await api.made(DEPLOY, obj)
+        await api.patch(f"{DEPLOYMENT}/status", {"status": {"observedGeneration": 1, "conditions": []}})
+        stored = (await api.get(DEPLOYMENT)).json
+        plugin.calls.clear()
+        plugin.spoil = spoil if spoiling else None
+        method, path, content_type, body = case
+        answer = await api.request(method, path, body, headers={"content-type": content_type})
+        assert answer.status in (200, 202), answer
+        plugin.spoil = None
+        return stored, plugin.calls, await api.get(DEPLOYMENT)
+    finally:
+        await api.stop()
+
+
+def comparable(answer):
+    """An object without what differs from one server to the next."""
+    text = json.loads(answer.raw)
+    for key in ("uid", "creationTimestamp", "deletionTimestamp"):
+        text["metadata"].pop(key, None)
+    return answer.status, text
+
+
+@pytest.mark.parametrize("case", CHANGES.values(), ids=CHANGES)
+def test_cve_2021_25735_validating_admission_is_shown_the_stored_object(case):
+    stored, calls, _ = run(change(case, spoiling=False))
+    (call,) = calls
+    assert call[3] == stored
+
+
+@pytest.mark.parametrize("case", CHANGES.values(), ids=CHANGES)
+def test_cve_2021_25735_what_is_done_to_the_old_object_changes_nothing(case):
+    clean = run(change(case, spoiling=False))[2]
+    spoilt = run(change(case, spoiling=True))[2]
+    assert b"spoilt" not in spoilt.raw
+    assert comparable(spoilt) == comparable(clean)
+
+
+# -- CVE-2025-4563
+
+NAMESPACED = [resource for resource in STORED if resource.namespaced]
+
+
+async def creations(api, resource, namespace):
+    """All ways to create an object: POST, and PUT for kinds where that creates."""
+    path = collection(resource, namespace)
+    body = {"metadata": {"name": NAME}}
+    yield await api.post(path, body)
+    yield await api.post(path, body, dryRun="All")
+    yield await api.post(path, {"metadata": {"generateName": NAME}})
+    if resource.store.strategy.allow_create_on_update:
+        yield await api.put(f"{path}/{NAME}", body)
+
+
+@pytest.mark.parametrize("resource", NAMESPACED, ids=identify)
+@served
+async def test_cve_2025_4563_nothing_is_created_in_a_namespace_that_is_missing_or_going(api, resource):
+    await api.made(NS, {"metadata": {"name": "going", "finalizers": ["example.com/wait"]}})
+    assert (await api.delete(f"{NS}/going")).status == 200
+    before = api.revision
+    async for answer in creations(api, resource, "missing"):
+        assert answer.error == (404, "NotFound", 'namespaces "missing" not found')
+    async for answer in creations(api, resource, "going"):
+        assert answer.error[:2] == (403, "Forbidden")
+        assert "because it is being terminated" in answer.message
+    assert api.revision == before
+
+
+@served
+async def test_cve_2025_4563_the_lifecycle_plugin_is_what_refuses(api):
+    """The control: without the plugin the same requests go through."""
+    api.services.admission = Admission([], [])
+    assert (await api.post(f"{NS}/missing/configmaps", cm("a"))).status == 201
+    assert NamespaceLifecycle(api.catalog).handles is not None
+
+
+@served
+async def test_a_bare_object_is_what_the_tests_above_think_it_is(api):
+    resource = next(one for one in STORED if one.resource == "configmaps")
+    await plant(api, resource)
+    assert (await api.get(f"{CM}/{NAME}")).metadata["name"] == bare(resource)["metadata"]["name"]
