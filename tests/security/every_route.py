@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from api_client import JSON, JSON_PATCH, MERGE, STRATEGIC
-
 from kapi.registry.catalog import Catalog
 from kapi.storage.memory import MemoryStorage
 

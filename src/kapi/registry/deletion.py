@@ -54,8 +54,7 @@ async def delete(
         try:
             return await _step(store, context, item, obj, options)
         except RevisionMismatch:
-            if options.resource_version is not None:
-                raise _stale(store, name, options.resource_version, "") from None
+            continue  # judged again on the newer state, preconditions included
 
 
 async def _step(store: Store, context: WriteContext, item: Item, obj: Object, options: DeleteOptions) -> Written:
@@ -166,16 +165,12 @@ def _check(store: Store, item: Item, obj: Object, options: DeleteOptions) -> Non
             "The object might have been deleted and then recreated",
         )
     if options.resource_version is not None and options.resource_version != str(item.revision):
-        raise _stale(store, item.name, options.resource_version, str(item.revision))
-
-
-def _stale(store: Store, name: str, wanted: str, actual: str) -> Conflict:
-    return Conflict.of(
-        GroupResource(*store.group_kind),
-        name,
-        f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({actual}). "
-        "The object might have been modified",
-    )
+        raise Conflict.of(
+            GroupResource(*store.group_kind),
+            item.name,
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({item.revision}). The object might have been modified",
+        )
 
 
 def without_preconditions(options: DeleteOptions) -> DeleteOptions:

@@ -59,9 +59,11 @@ def head_of(api_version: str, kind: str) -> bytes:
     return b'{"kind":%b,"apiVersion":%b,' % (_encode(kind), _encode(api_version))
 
 
-def ordered(obj: Object) -> Object:
-    """The object with its fields in the order bytes rely on; a new outer dict, the same values."""
+def ordered(obj: Object, version: str | None = None) -> Object:
+    """The object with its fields in the order bytes rely on, perhaps at another resourceVersion; itself unchanged."""
     metadata = obj["metadata"]
+    if version is not None:
+        metadata = {**metadata, "resourceVersion": version}
     in_order: dict[str, Any] = {key: metadata[key] for key in _METADATA_ORDER if key in metadata}
     if len(in_order) != len(metadata):
         in_order.update((key, value) for key, value in metadata.items() if key not in _METADATA_FIELDS)
@@ -73,9 +75,8 @@ def ordered(obj: Object) -> Object:
 
 
 def draft(obj: Object) -> Draft:
-    """The value to store, with the slot for its revision."""
-    obj["metadata"]["resourceVersion"] = ""
-    data = _encode(ordered(obj))
+    """The value to store, with the slot for its revision. The object is not changed: a lost race tries it again."""
+    data = _encode(ordered(obj, ""))
     at = data.index(_SLOT) + len(_SLOT)
     return Draft(data[:at], data[at:])
 
@@ -89,6 +90,11 @@ def decode(head: bytes, body: bytes) -> Object:
     """The object of a cached body; a fresh one each time, yours to change."""
     obj: Object = _decode(head + body)
     return obj
+
+
+def copy_of(obj: Any) -> Any:
+    """A deep copy of anything decoded from JSON; several times faster than `copy.deepcopy`."""
+    return _decode(_encode(obj))
 
 
 class BodyReader:

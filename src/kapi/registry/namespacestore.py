@@ -33,9 +33,8 @@ class NamespaceStore(Store):
             item = self.get(namespace, name)
             obj = self.decode(item)
             metadata = obj["metadata"]
-            if options.uid is not None and options.uid != metadata["uid"]:
-                why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
-                raise Conflict.of(self.resource, name, why)
+            self._check(name, "UID", options.uid, metadata["uid"])
+            self._check(name, "ResourceVersion", options.resource_version, metadata["resourceVersion"])
             if "deletionTimestamp" in metadata:
                 if obj.get("spec", {}).get("finalizers"):
                     return Written(item)
@@ -52,3 +51,8 @@ class NamespaceStore(Store):
                 return Written(await self.write(item.key, obj, item.revision))
             except RevisionMismatch:
                 continue
+
+    def _check(self, name: str, what: str, wanted: str | None, actual: str) -> None:
+        if wanted is not None and wanted != actual:
+            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
+            raise Conflict.of(self.resource, name, why)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError
-from kapi.api.fielderror import invalid
+from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError, RequestEntityTooLarge
+from kapi.api.fielderror import invalid, quote
 from kapi.api.meta import format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
+from kapi.codec.limits import OBJECT_BYTES
 from kapi.registry import deletion
 from kapi.registry.encoding import decode, draft, encode, head_of
 from kapi.registry.outcome import Written
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kapi.storage.watchcache import CacheHub
 
 GENERATE_ATTEMPTS = 8
+MAX_REVISION_DIGITS = 19
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
@@ -173,7 +175,8 @@ class Store:
 
     def _refuse_version(self, context: WriteContext, metadata: Object) -> None:
         version = metadata.pop("resourceVersion", "")
-        if not context.dry_run and str(version).isdigit() and int(version) != 0:
+        number = version.isascii() and version.isdigit() and len(version) <= MAX_REVISION_DIGITS
+        if not context.dry_run and number and int(version) != 0:
             raise PlainError("resourceVersion should not be set on objects to be created")
 
     def _prepare_create(self, context: WriteContext, obj: Object) -> None:
@@ -246,11 +249,13 @@ class Store:
             await admit(obj, old)
             if _same(obj, old):
                 return Written(item)
-            if self.should_delete(obj, old):
-                return await self._finish_delete(context, item, obj)
+            deleted = self.should_delete(obj, old)
             if context.dry_run:
-                return Written(self.preview(item.key, obj, item))
+                return Written(self.preview(item.key, obj, item), deleted=deleted)
             try:
+                if deleted:
+                    await self.remove(item)
+                    return Written(self.preview(item.key, obj, item), deleted=True)
                 return Written(await self._commit(context, item.key, obj, old, item.revision))
             except RevisionMismatch:
                 continue  # `build` decides again on the newer state; a stale resourceVersion is then a Conflict
@@ -270,8 +275,10 @@ class Store:
                 f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {current}",
             )
         version = metadata.get("resourceVersion") or "0"
-        if not version.isdigit():
-            raise PlainError(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if not (version.isascii() and version.isdigit()):
+            raise PlainError(f"strconv.ParseUint: parsing {quote(version)}: invalid syntax")
+        if len(version) > MAX_REVISION_DIGITS:
+            raise PlainError(f"strconv.ParseUint: parsing {quote(version)}: value out of range")
         if int(version) == 0:
             if not self.strategy.allow_unconditional_update:
                 raise Invalid.of(
@@ -309,14 +316,6 @@ class Store:
             and not obj["metadata"].get("finalizers")
         )
 
-    async def _finish_delete(self, context: WriteContext, item: Item, obj: Object) -> Written:
-        if not context.dry_run:
-            try:
-                await self.remove(item)
-            except RevisionMismatch:
-                raise Conflict.modified(self.resource, item.name) from None
-        return Written(self.preview(item.key, obj, item), deleted=True)
-
     # -- delete -----------------------------------------------------------------------------------------------------
 
     async def delete(
@@ -340,6 +339,8 @@ class Store:
     async def write(self, key: str, obj: Object, expected: int) -> Item:
         """Commit an object as it is, past all rules; RevisionMismatch when the key is not at `expected`."""
         value = draft(obj)
+        if len(value.before) + len(value.after) > OBJECT_BYTES:
+            raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
         selection = self._selection(obj)
         revision = await self.storage.put(key, value, expected, selection)
         return self._item(key, obj, revision, value, selection)

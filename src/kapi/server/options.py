@@ -128,9 +128,12 @@ def _revision(text: str, *, watch: bool) -> int | None:
 
 def _integer(query: Mapping[str, str], key: str) -> int:
     text = query.get(key, "")
-    if not text:
-        return 0
-    digits = text[1:] if text[0] in "+-" else text
+    return parse_integer(text) if text else 0
+
+
+def parse_integer(text: str) -> int:
+    """Read a whole number of a query; BadRequest in the words of Go's parser."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise BadRequest(f"strconv.ParseInt: parsing {show(text)}: invalid syntax")
     if len(digits) > 18:

@@ -37,12 +37,14 @@ class RequestInfo:
         "is_resource",
         "name",
         "namespace",
+        "nowhere",
         "path",
         "resource",
         "rest",
         "subresource",
         "verb",
         "version",
+        "watch_path",
     )
 
     def __init__(self, path: str, verb: str) -> None:
@@ -57,6 +59,10 @@ class RequestInfo:
         self.name = ""
         self.rest: tuple[str, ...] = ()
         """Segments after the sub-resource, for proxies."""
+        self.watch_path = False
+        """The old `/watch/` form, which knows one method."""
+        self.nowhere = False
+        """A path that reads as a resource and can never be one."""
 
 
 @lru_cache(maxsize=4096)
@@ -91,7 +97,7 @@ def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     else:
         info.group, info.version = parts[1], parts[2]
         rest = parts[3:]
-    watching = rest[0] == "watch"
+    watching = info.watch_path = rest[0] == "watch"
     if watching or rest[0] == "proxy":
         rest = _after_prefix(info, path, rest)
     _read_resource(info, rest)
@@ -115,6 +121,7 @@ def _read_resource(info: RequestInfo, rest: list[str]) -> None:
         info.namespace = rest[1]
         if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
             rest = rest[2:]
+            info.nowhere = rest[0] == "namespaces"
     info.resource = rest[0]
     if len(rest) > 1:
         info.name = rest[1]

@@ -54,9 +54,11 @@ class Router:
         if versions is None:
             raise PageNotFound
         resource = versions.get(info.version, {}).get(info.resource)
-        if resource is None:
+        if resource is None or info.nowhere:
             raise NotFound.route()
         context.resource = resource
+        if info.watch_path and context.request.method != "GET":
+            raise MethodNotAllowed
         if resource.deprecation:
             context.warnings.append(resource.deprecation)
         named = bool(info.name) and info.verb not in ("list", "watch")

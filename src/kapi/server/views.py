@@ -37,7 +37,7 @@ class ListMeta(NamedTuple):
 
     def encode(self) -> bytes:
         """As JSON, empty parts left out."""
-        fields: dict[str, Any] = {"resourceVersion": str(self.revision)}
+        fields: dict[str, Any] = {"resourceVersion": str(self.revision)} if self.revision else {}
         if self.token:
             fields["continue"] = self.token
         if self.remaining:
@@ -207,7 +207,8 @@ class TableView:
         )
 
     def _row(self, item: Item) -> Object:
-        obj = decode(self._resource.stored.head, item.body)
+        store = self._resource.store
+        obj = decode(self._resource.head if store is None else store.head, item.body)
         row: Object = {"cells": self._table.cells(obj, self._now())}
         conditions = self._table.conditions(obj)
         if conditions:

@@ -146,7 +146,7 @@ class Watcher:
     `matches` is None when everything in `prefix` matches.
     """
 
-    __slots__ = ("cache", "encoder", "matches", "outlet", "overflowed", "prefix", "started")
+    __slots__ = ("after", "cache", "encoder", "matches", "outlet", "prefix")
 
     def __init__(
         self, cache: WatchCache, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet
@@ -156,8 +156,8 @@ class Watcher:
         self.matches = matches
         self.encoder = encoder
         self.outlet = outlet
-        self.overflowed = False
-        self.started = False
+        self.after = 0
+        """Events up to here are not wanted: the watch began at a revision that had not been reached."""
 
     def offer(self, events: Iterable[Event]) -> None:
         """Send what these events mean to this watcher, in one write; cut it off if it does not keep up."""
@@ -166,13 +166,12 @@ class Watcher:
             return
         self.outlet.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         if self.outlet.pending > MAX_PENDING:
-            self.overflowed = True
             self.cache.remove(self)
             self.outlet.abort()
 
     def _chunk(self, event: Event) -> bytes | None:
         item = event.item
-        if self.prefix and not item.key.startswith(self.prefix):
+        if item.revision <= self.after or (self.prefix and not item.key.startswith(self.prefix)):
             return None
         kind = self._kind(event)
         if kind is None:

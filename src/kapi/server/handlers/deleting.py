@@ -15,7 +15,7 @@ from kapi.schema.typed import TypeMismatch, kind_schema
 from kapi.server.decode import check_size
 from kapi.server.handlers.reading import select
 from kapi.server.handlers.writing import admit_for, operation_of, write_context
-from kapi.server.options import META, WriteOptions, list_options
+from kapi.server.options import META, WriteOptions, list_options, parse_integer
 from kapi.server.respond import list_response, object_response, status_response, view_for
 
 if TYPE_CHECKING:
@@ -134,10 +134,7 @@ def _from_body(body: bytes, media: str) -> Object:
 def _from_query(query: Mapping[str, str]) -> Object:
     fields: Object = {}
     if "gracePeriodSeconds" in query:
-        text = query["gracePeriodSeconds"]
-        if not text.lstrip("+-").isdigit() or len(text) > 18:
-            raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-        fields["gracePeriodSeconds"] = int(text)
+        fields["gracePeriodSeconds"] = parse_integer(query["gracePeriodSeconds"])
     if "propagationPolicy" in query:
         fields["propagationPolicy"] = query["propagationPolicy"]
     if "orphanDependents" in query:

@@ -8,7 +8,6 @@ the patch.
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from kapi.api import jsonpatch, strategicmerge
@@ -18,6 +17,7 @@ from kapi.api.fielderror import FieldError, show
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, patch_type
+from kapi.registry.encoding import copy_of
 from kapi.schema.typed import TypeMismatch
 from kapi.server.decode import check_size, tidy
 from kapi.server.handlers.writing import (
@@ -95,8 +95,14 @@ def read_patch(context: Context, schema: KindSchema) -> Callable[[Object, str], 
 
     def applied(obj: Object, validation: str) -> Object:
         nonlocal warned
+        kind, api_version = obj["kind"], obj["apiVersion"]
         patched = apply(obj)
-        problems = _coerce(patched, schema, document) + duplicates
+        if media == STRATEGIC_MERGE_PATCH:
+            # The reference merges into a typed object, which cannot become another.
+            patched["kind"], patched["apiVersion"] = kind, api_version
+        elif patched.setdefault("kind", kind) != kind or patched.setdefault("apiVersion", api_version) != api_version:
+            raise _undecodable(patched, f"the kind of an object cannot be changed: it is a {kind} of {api_version}")
+        problems = _coerce(patched, schema) + duplicates
         if problems and validation == "Strict":
             raise _undecodable(patched, f"strict decoding error: {', '.join(problems)}")
         if problems and validation == "Warn" and not warned:
@@ -118,11 +124,8 @@ def _decode(body: bytes, media: str) -> tuple[Any, list[str]]:
 
 def _applier(media: str, document: Any, schema: KindSchema) -> Callable[[Object], Object]:
     if media == JSON_PATCH:
-        try:
-            operations = jsonpatch.decode_operations(document)
-        except patches.PatchDecodeError as error:
-            raise BadRequest(str(error)) from None
-        return lambda obj: _result(_json_patch(obj, operations))
+        _operations(document)
+        return lambda obj: _result(_json_patch(obj, _operations(copy_of(document))))
     if not isinstance(document, dict):
         what = {list: "array", str: "string", bool: "bool"}.get(type(document), "number")
         if document is None:
@@ -131,20 +134,27 @@ def _applier(media: str, document: Any, schema: KindSchema) -> Callable[[Object]
             f"error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
         )
     if media == MERGE_PATCH:
-        return lambda obj: _result(patches.merge(obj, copy.deepcopy(document)))
+        return lambda obj: _result(patches.merge(obj, copy_of(document)))
     return lambda obj: _result(_strategic(obj, document, schema))
 
 
-def _json_patch(obj: Object, operations: Any) -> Any:
+def _operations(document: Any) -> list[jsonpatch.Operation]:
     try:
-        return jsonpatch.apply(obj, copy.deepcopy(operations))
+        return jsonpatch.decode_operations(document)
+    except patches.PatchDecodeError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _json_patch(obj: Object, operations: list[jsonpatch.Operation]) -> Any:
+    try:
+        return jsonpatch.apply(obj, operations)
     except patches.PatchApplyError:
         raise Invalid.generic() from None
 
 
 def _strategic(obj: Object, document: Object, schema: KindSchema) -> Any:
     try:
-        return strategicmerge.apply(obj, copy.deepcopy(document), schema.merge)
+        return strategicmerge.apply(obj, copy_of(document), schema.merge)
     except patches.PatchFormatError as error:
         raise BadRequest(str(error)) from None
     except patches.PatchContentError:
@@ -159,7 +169,7 @@ def _result(patched: Any) -> Object:
     return patched
 
 
-def _coerce(patched: Object, schema: KindSchema, document: Any) -> list[str]:
+def _coerce(patched: Object, schema: KindSchema) -> list[str]:
     try:
         unknown = schema.coerce(patched)
     except TypeMismatch as error:

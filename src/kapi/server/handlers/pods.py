@@ -79,7 +79,7 @@ async def create_eviction(context: Context) -> Response:
     """POST of pods/eviction: deletes the pod if its disruption budget allows."""
     plain_only(context)
     options = write_options(context.query, "CreateOptions")
-    expected = Expectation(EVICTION, kind_schema(*EVICTION))
+    expected = Expectation(EVICTION, kind_schema(*EVICTION), older=("policy/v1beta1",))
     eviction = await read_object(context, expected, validation=options.field_validation)
     if eviction["metadata"].get("name", context.info.name) != context.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import NotFound
-from kapi.server.respond import json_response, plain_only
+from kapi.codec import json
+from kapi.server.respond import list_response, object_response, view_for
+from kapi.server.views import ListMeta
+from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -13,33 +16,24 @@ if TYPE_CHECKING:
     from kapi.server.message import Response
 
 
-def _components(context: Context) -> dict[str, Object]:
+def _components(context: Context) -> dict[str, Item]:
     """The storage is the one component this process has besides itself."""
     reason = context.services.health.checks("livez")["storage"]()
     condition: Object = {"type": "Healthy", "status": "True" if reason is None else "False", "message": reason or "ok"}
-    return {
-        "storage": {
-            "kind": "ComponentStatus",
-            "apiVersion": "v1",
-            "metadata": {"name": "storage"},
-            "conditions": [condition],
-        }
-    }
+    body = json.encode({"metadata": {"name": "storage"}, "conditions": [condition]})[1:]
+    return {"storage": Item("", "", "storage", 0, body, Selection(None, None))}
 
 
 async def get_component(context: Context) -> Response:
     """GET of one component."""
-    plain_only(context)
+    view = view_for(context, listing=False)
     component = _components(context).get(context.info.name)
     if component is None:
         raise NotFound.of(context.served.group_resource, context.info.name)
-    return json_response(context, 200, component)
+    return await object_response(context, 200, view.one(component))
 
 
 async def list_components(context: Context) -> Response:
     """GET of all components."""
-    plain_only(context)
-    items = list(_components(context).values())
-    return json_response(
-        context, 200, {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items}
-    )
+    view = view_for(context, listing=True)
+    return await list_response(context, view.many(list(_components(context).values()), ListMeta(0)))

@@ -72,7 +72,7 @@ class _Session:
             self._cache, "" if self._prefix == self._cache.prefix else self._prefix, self._matches, self._view, stream
         )
         try:
-            since = await self._begin(stream)
+            since = watcher.after = await self._begin(stream)
             await self._catch_up(watcher, stream, since)
             await self._follow(stream, since)
         except ApiError as error:

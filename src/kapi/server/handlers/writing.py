@@ -6,10 +6,10 @@ admission, commit) → convert back
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import BadRequest, Conflict
+from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from kapi.registry.encoding import copy_of
 from kapi.registry.strategy import WriteContext
 from kapi.server.admission.chain import Operation
 from kapi.server.decode import Expectation, read_object
@@ -32,27 +32,25 @@ async def create(context: Context) -> Response:
     view = view_for(context, listing=False)
     options = write_options(context.query, "CreateOptions")
     obj = await read_object(context, Expectation(resource.gvk, resource.schema), validation=options.field_validation)
-    written = await create_object(context, obj, options)
+    settle_namespace(context, obj["metadata"])
+    hub = resource.convert_in(obj)
+    resource.stored.strategy.default(hub)
+    written = await create_object(context, hub, options)
     return await object_response(context, 201, view.one(written.item))
 
 
-async def create_object(context: Context, obj: Object, options: WriteOptions) -> Written:
-    """Everything after decoding: used by POST and by PUT where it may create."""
-    resource = context.served
-    metadata = obj["metadata"]
+async def create_object(context: Context, hub: Object, options: WriteOptions) -> Written:
+    """Everything after decoding and defaulting, on the stored version: used by POST, and by PUT where it may create."""
+    metadata = hub["metadata"]
     for key in _SYSTEM_FIELDS:
         metadata.pop(key, None)
-    settle_namespace(context, metadata)
-    hub = resource.convert_in(obj)
-    drop_repeated_owners(context, hub["metadata"])
-    store = resource.stored
-    store.strategy.default(hub)
+    drop_repeated_owners(context, metadata)
     operation = operation_of(context, "CREATE", metadata.get("name", ""), options)
     await context.services.admission.mutate(operation, hub, None)
-    drop_repeated_owners(context, hub["metadata"])
+    drop_repeated_owners(context, metadata)
     writing = write_context(context, options)
     try:
-        return await store.create(writing, hub, admit_for(context, operation))
+        return await context.served.stored.create(writing, hub, admit_for(context, operation))
     finally:
         context.warnings += writing.warnings
 
@@ -80,48 +78,54 @@ async def put(context: Context, rules: Rules) -> Response:
     drop_repeated_owners(context, hub["metadata"])
     store.strategy.default(hub)
     creates = rules is store.rules and store.strategy.allow_create_on_update
-    if creates and store.find(info.namespace, info.name) is None:
-        return await _create_by_put(context, body, options)
+    while True:
+        absent = creates and store.find(info.namespace, info.name) is None
+        try:
+            written = await (
+                _create_by_put(context, hub, options) if absent else _replace(context, hub, options, rules)
+            )
+        except AlreadyExists:
+            continue  # somebody was quicker to create it: replace that
+        except NotFound:
+            if absent or not creates:
+                raise
+            continue  # somebody was quicker to delete it: create it
+        return await object_response(context, 201 if written.created else 200, view.one(written.item))
+
+
+async def _replace(context: Context, hub: Object, options: WriteOptions, rules: Rules) -> Written:
+    info = context.info
     operation = operation_of(context, "UPDATE", info.name, options)
-    attempts = 0
+    # With a resourceVersion a lost race is a Conflict. Without, the update is built again, so the body must stay as it is.
+    conditional = hub["metadata"].get("resourceVersion", "") not in ("", "0")
 
     async def build(old: Object) -> Object:
-        nonlocal attempts
-        attempts += 1
-        obj = hub if attempts == 1 and not _may_retry(hub) else copy.deepcopy(hub)
+        obj = hub if conditional else copy_of(hub)
         await context.services.admission.mutate(operation, obj, old)
         return obj
 
     writing = write_context(context, options)
     try:
-        written = await store.update(
+        return await context.served.stored.update(
             writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules
         )
     finally:
-        context.warnings += writing.warnings
-    return await object_response(context, 200, view.one(written.item))
+        context.warnings += dict.fromkeys(writing.warnings)
 
 
-def _may_retry(hub: Object) -> bool:
-    """Whether a lost race builds the update again; then the body must survive the first try."""
-    return hub["metadata"].get("resourceVersion", "") in ("", "0")
-
-
-async def _create_by_put(context: Context, body: Object, options: WriteOptions) -> Response:
-    view = view_for(context, listing=False)
-    metadata = body["metadata"]
+async def _create_by_put(context: Context, hub: Object, options: WriteOptions) -> Written:
+    hub = copy_of(hub)
+    metadata = hub["metadata"]
     if metadata.get("uid"):
-        store = context.served.stored
+        store, info = context.served.stored, context.info
         raise Conflict.of(
             store.resource,
-            context.info.name,
-            f"StorageError: invalid object, Code: 4, Key: {store.key(context.info.namespace, context.info.name)}, "
-            f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {metadata['uid']}, "
-            "UID in object meta: ",
+            info.name,
+            f"StorageError: invalid object, Code: 4, Key: {store.key(info.namespace, info.name)}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ",
         )
     metadata.pop("resourceVersion", None)
-    written = await create_object(context, body, options)
-    return await object_response(context, 201, view.one(written.item))
+    return await create_object(context, hub, options)
 
 
 # -- shared by the handlers that write ------------------------------------------------------------------------------

@@ -1,0 +1,116 @@
+"""Nobody sees anything but the public paths, on any route, with any method.
+
+CVE-2019-11248: a debugging page was served to everybody.
+"""
+
+import pytest
+from every_route import NAME, RESOURCES, collection, identify, root
+
+from api_client import Api, served
+from kapi.server.message import Peer
+from virtual_time import run
+
+PUBLIC = {"/healthz", "/livez", "/readyz", "/version"}
+"""The allow-list. Adding to it is a decision, not an accident."""
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW")
+
+
+def pages():
+    """Every page the server itself lists at `/`, and some that are often there in others."""
+
+    async def read():
+        api = Api()
+        await api.start()
+        listed = (await api.get("/"))["paths"]
+        listed += [f"/openapi/v3/{key}" for key in (await api.get("/openapi/v3"))["paths"]]
+        await api.stop()
+        return listed
+
+    usual = [
+        "/",
+        "/debug/pprof",
+        "/debug/flags/v",
+        "/metrics/cadvisor",
+        "/logs",
+        "/configz",
+        "/.well-known/openid-configuration",
+    ]
+    return [*run(read()), *usual]
+
+
+def is_public(path):
+    return path in PUBLIC or any(path.startswith(f"{public}/") for public in PUBLIC)
+
+
+@pytest.mark.parametrize("path", pages())
+@served
+async def test_cve_2019_11248_pages_are_closed_to_nobody_in_particular(api, path):
+    for method in METHODS:
+        answer = await api.as_peer(method, path)
+        if is_public(path) and method in ("GET", "HEAD"):
+            assert answer.status == 200, (method, answer)
+        else:
+            assert answer.error[:2] == (403, "Forbidden"), (method, answer)
+            assert 'User "system:anonymous" cannot' in answer.message
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=identify)
+@served
+async def test_cve_2019_11248_resources_are_closed_to_nobody_in_particular(api, resource):
+    paths = [collection(resource), f"{root(resource)}/{resource.resource}", f"{collection(resource)}/{NAME}"]
+    paths += [f"{collection(resource)}/{NAME}/{sub}" for sub in resource.subresources]
+    paths += [f"{collection(resource)}?watch=true", f"{root(resource)}/watch/{resource.resource}", f"{root(resource)}"]
+    before = api.revision
+    for path in paths:
+        for method in METHODS:
+            answer = await api.as_peer(method, path, body=b"{}", headers={"content-type": "application/json"})
+            assert answer.error[:2] == (403, "Forbidden"), (method, path, answer)
+    assert api.revision == before
+
+
+BAD_CREDENTIALS = [
+    "Bearer wrong",
+    "Bearer ",
+    "Bearer",
+    "Basic YTpi",
+    "bearer  a-token x",
+    "a-token",
+    "Negotiate abc",
+    "",
+]
+
+
+@pytest.mark.parametrize("credentials", BAD_CREDENTIALS)
+@served
+async def test_wrong_credentials_are_refused_even_where_none_are_needed(api, credentials):
+    for path in ("/api/v1/secrets", "/healthz", "/version", "/metrics"):
+        answer = await api.as_peer("GET", path, headers={"authorization": credentials})
+        assert answer.error[:2] == (401, "Unauthorized"), answer
+
+
+@served
+async def test_a_user_without_rights_is_as_blind_as_nobody(api):
+    headers = {"authorization": "Bearer a-token"}
+    for path in ("/api/v1/secrets", "/metrics", "/api", "/apis", "/openapi/v2", "/"):
+        assert (await api.as_peer("GET", path, headers=headers)).status == 403
+    assert (await api.as_peer("GET", "/readyz", headers=headers)).status == 200
+
+
+@served
+async def test_headers_do_not_make_a_user(api):
+    """Whatever a front proxy would say about the user means nothing here, and acting as another is refused aloud."""
+    claims = {
+        "x-remote-user": "kubernetes-admin",
+        "x-remote-group": "system:masters",
+        "x-forwarded-user": "root",
+        "x-forwarded-for": "127.0.0.1",
+        "x-original-url": "/healthz",
+        "x-http-method-override": "GET",
+    }
+    for header, value in claims.items():
+        assert (await api.as_peer("GET", "/api/v1/secrets", headers={header: value})).status == 403
+    answer = await api.as_peer("GET", "/healthz", headers={"impersonate-user": "kubernetes-admin"})
+    assert answer.status in (403, 501)
+    local = Peer("127.0.0.1")
+    assert (await api.as_peer("GET", "/api/v1/secrets", peer=local)).status == 403

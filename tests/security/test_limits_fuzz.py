@@ -1,0 +1,165 @@
+"""Whatever is sent, the server answers; and it is never the server's fault, except where the reference server says so too.
+
+Requests are made up from parts that mean something, so that they get far. Each goes through the whole pipeline. An answer of 5xx
+is accepted only if it is one of `KNOWN`: what kube-apiserver answers with 5xx although the client is to blame.
+"""
+
+import asyncio
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+from every_route import NAME, RESOURCES, collection, plant
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from api_client import APPLY, JSON, JSON_PATCH, MERGE, PARTIAL, STRATEGIC, TABLE, Api
+from virtual_time import VirtualLoop
+
+KNOWN = [
+    (500, r"^resourceVersion should not be set on objects to be created$"),
+    (500, r"^resourceVersion: Invalid value: .*: strconv\.ParseUint: parsing .*: invalid syntax$"),
+    (500, r"^strconv\.ParseUint: parsing .*: invalid syntax$"),
+    (500, r"^map: map\[.*\] does not contain declared merge key: .*$"),
+    (500, r"failed to create RequestInfo"),
+    (500, r"^\[?target\.(name|kind): "),
+    (501, r"is not supported"),
+    (504, r"^Timeout: Too large resource version: .*$"),
+]
+
+WORDS = st.sampled_from(
+    ["", NAME, "default", "missing", "a", "..", "%2e", "0", "-1", "1", "2", "999999", "99999999999999999999", "true", "false",
+     "All", "Strict", "Warn", "Ignore", "Orphan", "Foreground", "Exact", "NotOlderThan", "x", "a=b", "a in (b)", "!a",
+     "metadata.name=it", "spec.nodeName=n", "status.phase!=x", "e30", "\x00", "é", "1s", "-1s", "1h", "Object", "None"]
+)  # fmt: skip
+KEYS = st.sampled_from(
+    ["watch", "limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector", "dryRun",
+     "fieldManager", "fieldValidation", "force", "timeout", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents",
+     "gracePeriodSeconds", "propagationPolicy", "orphanDependents", "pretty", "includeObject", "x"]
+)  # fmt: skip
+QUERIES = st.lists(st.tuples(KEYS, WORDS), max_size=4).map(
+    lambda pairs: "&".join(f"{key}={quote(value)}" for key, value in pairs)
+)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.floats(allow_nan=False), WORDS, st.text(max_size=8)
+)
+FIELDS = st.sampled_from(
+    ["metadata", "spec", "status", "data", "kind", "apiVersion", "name", "namespace", "labels", "annotations", "finalizers",
+     "ownerReferences", "uid", "resourceVersion", "generation", "deletionTimestamp", "creationTimestamp", "generateName",
+     "template", "selector", "matchLabels", "containers", "replicas", "ports", "port", "type", "rules", "subjects", "roleRef",
+     "target", "$patch", "$retainKeys", "op", "path", "value", "from", "preconditions", "spec.x", "immutable", "stringData"]
+)  # fmt: skip
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(FIELDS, inner, max_size=5), max_leaves=12
+)
+POINTERS = st.lists(st.one_of(FIELDS, st.sampled_from(["0", "-", "~0", "~1", ""])), max_size=4).map(
+    lambda parts: "".join(f"/{part}" for part in parts)
+)
+OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "?"]), "path": POINTERS},
+        optional={"value": TREES, "from": POINTERS},
+    ),
+    max_size=4,
+)
+
+
+@st.composite
+def objects(draw):
+    """Something like an object: named right, with whatever else."""
+    obj = draw(st.dictionaries(FIELDS, TREES, max_size=5))
+    if draw(st.booleans()):
+        metadata = draw(st.dictionaries(FIELDS, TREES, max_size=3))
+        obj["metadata"] = {**metadata, "name": NAME}
+    return obj
+
+
+@st.composite
+def requests(draw):
+    """Method, target, headers and body."""
+    resource = draw(st.sampled_from(RESOURCES))
+    base = collection(resource, draw(st.sampled_from(["default", "default", "missing", "kube-system"])))
+    path = draw(st.sampled_from([base, f"{base}/{NAME}", f"{base}/{draw(WORDS).replace(chr(0), '%00')}"]))
+    if resource.subresources and draw(st.booleans()):
+        path = f"{base}/{NAME}/{draw(st.sampled_from(sorted(resource.subresources)))}"
+    method = draw(
+        st.sampled_from(["GET", "POST", "POST", "PUT", "PUT", "PATCH", "PATCH", "PATCH", "DELETE", "HEAD", "BREW"])
+    )
+    kinds = (
+        [MERGE, STRATEGIC, JSON_PATCH, APPLY]
+        if method == "PATCH"
+        else [JSON, JSON, JSON, "application/yaml", "text/x", ""]
+    )
+    kind = draw(st.sampled_from(kinds))
+    body = draw(OPERATIONS if kind == JSON_PATCH else st.one_of(objects(), TREES))
+    headers = {"content-type": kind} if kind else {}
+    if draw(st.booleans()):
+        headers["accept"] = draw(st.sampled_from([TABLE, PARTIAL, "application/yaml", "*/*", "text/x", ",;q=", ""]))
+    raw = draw(st.one_of(st.just(None), st.none(), st.binary(max_size=20)))
+    data = json.dumps(body).encode() if raw is None else raw
+    return method, f"{path}?{draw(QUERIES)}", headers, data
+
+
+@pytest.fixture(scope="module")
+def served_loop():
+    """One server for all examples: what one leaves behind, the next may trip over."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        api = Api()
+
+        async def start():
+            await api.start()
+            for resource in RESOURCES:
+                # Two versions, and two groups, may keep their objects in one place.
+                served = api.catalog.find(resource.group, resource.version, resource.resource)
+                if served.store is not None and served.store.find("default", NAME) is None:
+                    await plant(api, resource)
+
+        runner.run(start())
+        yield runner, api
+        runner.run(api.stop())
+
+
+async def ask(api, method, target, headers, body):
+    """The answer; of a watch only the beginning."""
+    async with asyncio.timeout(3600):
+        reply = await api.transport.request(method, target, headers, body)
+        if dict(reply.headers).get("Content-Type") == "application/json" and "watch=" in target and reply.status == 200:
+            await reply.aclose()
+            return 200, b""
+        return reply.status, await reply.read()
+
+
+def is_excused(status, body):
+    try:
+        message = json.loads(body).get("message", "")
+    except ValueError:
+        message = body.decode(errors="replace")
+    return any(status == code and re.search(pattern, message, re.DOTALL) for code, pattern in KNOWN)
+
+
+@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(request=requests())
+def test_no_request_is_the_servers_fault(served_loop, request):
+    runner, api = served_loop
+    status, body = runner.run(ask(api, *request))
+    assert 200 <= status < 500 or is_excused(status, body), (request, status, body[:2000])
+    assert api.health.ready
+
+
+@settings(max_examples=300)
+@given(
+    method=st.sampled_from(["GET", "POST", "DELETE", "\x00", "é", ""]),
+    path=st.text(st.characters(codec="ascii"), max_size=60).map(lambda text: "/" + text.replace("?", "")),
+    query=st.text(st.characters(codec="ascii"), max_size=60),
+    headers=st.dictionaries(
+        st.sampled_from(["accept", "content-type", "authorization", "user-agent", "x"]),
+        st.text(max_size=30),
+        max_size=3,
+    ),
+    body=st.binary(max_size=40),
+)
+def test_no_line_noise_is_the_servers_fault(served_loop, method, path, query, headers, body):
+    runner, api = served_loop
+    status, answer = runner.run(ask(api, method, f"{path}?{query}", headers, body))
+    assert 200 <= status < 500 or is_excused(status, answer), (status, answer[:2000])
