@@ -11,7 +11,7 @@ FAN_NAMESPACE = "fan"
 AGENT = "kapi-bench"
 STAMP = b'"stamp":"'
 """Precedes the time of writing, which each write puts into its object and watchers find again."""
-STAMP_DIGITS = 20
+STAMP_DIGITS = 18
 ZERO_STAMP = "0" * STAMP_DIGITS
 
 _NAME = "@name@"

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from kapi.schema import builtin, decoding, merging, requirements
+from kapi.schema import builtin, decoding, merging, requirements, shapes
 from kapi.schema.scalars import TypeMismatch
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
+    from kapi.api.typedvalue import Shape
     from kapi.schema.merging import MergeNode
 
 __all__ = ["KindSchema", "TypeMismatch", "kind_schema"]
@@ -54,6 +55,11 @@ class KindSchema:
     def merge(self) -> MergeNode:
         """The merge rules of the whole object, to be walked by field."""
         return merging.root(self.name)
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """How fields are owned and merged by server-side apply."""
+        return shapes.kind_shape(self.name)
 
 
 @functools.cache

@@ -158,6 +158,8 @@ def _segments(path: str) -> list[str]:
     if parts[0] or len(parts) < 2:
         raise BadRequest(f"invalid path {path!r}: it must begin with a slash")
     parts = parts[1:]
+    if parts[-1] == "" and len(parts) == 2 and not parts[0]:
+        raise PageNotFound
     if parts[-1] == "" and len(parts) > 1:
         parts.pop()
     if "%" in path:

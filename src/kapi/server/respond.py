@@ -82,7 +82,8 @@ def wants_aggregated(context: Context) -> bool:
 async def object_response(context: Context, code: int, body: bytes) -> Response:
     """One object, encoded."""
     if _is_plain_json(context):
-        return Response(code, [_JSON], (body, b"\n"))
+        response = Response(code, [_JSON], (body, b"\n"))
+        return response if len(body) < GZIP_THRESHOLD else await maybe_gzip(context, response)
     return await asyncio.to_thread(_rendered, context, code, json.decode(body))
 
 
@@ -107,7 +108,7 @@ async def maybe_gzip(context: Context, response: Response) -> Response:
     """Compress a large body when the client asks for it; off the loop, because it takes a while."""
     body = response.body
     size = len(body) if isinstance(body, bytes) else sum(len(part) for part in body)
-    if size <= GZIP_THRESHOLD or "gzip" not in context.request.headers.get("accept-encoding", ""):
+    if size <= GZIP_THRESHOLD or context.request.method != "GET" or not _accepts_gzip(context):
         return response
     whole = body if isinstance(body, bytes) else b"".join(body)
     response.body = await asyncio.to_thread(gzip.compress, whole, 1)
@@ -115,6 +116,14 @@ async def maybe_gzip(context: Context, response: Response) -> Response:
     if ("Vary", "Accept-Encoding") not in response.headers:
         response.headers.append(("Vary", "Accept-Encoding"))
     return response
+
+
+def _accepts_gzip(context: Context) -> bool:
+    for choice in context.request.headers.get("accept-encoding", "").split(","):
+        coding, _, parameters = choice.partition(";")
+        if coding.strip().lower() == "gzip":
+            return parameters.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
 
 
 def _is_plain_json(context: Context) -> bool:

@@ -371,6 +371,25 @@ def test_hub_loads_a_store_whose_history_is_partly_gone(monkeypatch):
     run(main())
 
 
+def test_cache_made_before_loading_knows_where_history_begins():
+    """A client that comes back with a revision from before a compaction and a restart must be told, not left with a gap."""
+
+    async def main():
+        storage = MemoryStorage()
+        await storage.put(f"{PREFIX}ns/a", _draft(), 0)
+        await storage.delete(f"{PREFIX}ns/a", 1)
+        await storage.put("/registry/core/others/ns/x", _draft("x"), 0)
+        await storage.compact(3)
+        hub = _hub(storage)
+        cache = hub.cache(PREFIX)
+        await hub.load()
+        with pytest.raises(TooOld):
+            cache.since(1)
+        assert cache.since(3) == []
+
+    run(main())
+
+
 def test_revision_can_be_waited_for():
     import asyncio
 

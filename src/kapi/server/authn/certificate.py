@@ -1,21 +1,24 @@
 """The user a client certificate stands for: common name and organisations.
 
-The TLS layer has verified the chain against our client CA; what is left is to check that it is meant for clients
-and still valid, since a connection may outlive its certificate.
+The TLS layer has verified the chain against our client CA; what is left is to check that the certificate is meant
+for clients, and to say how long it is good for, since a connection may outlive it.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+from typing import TYPE_CHECKING
 
 from kapi.api.errors import Unauthorized
 from kapi.base.tls import subject
 from kapi.server.context import User
 
+if TYPE_CHECKING:
+    import datetime as dt
 
-def user_of_certificate(der: bytes) -> User:
-    """Read a verified certificate; Unauthorized when it does not name a user or may not be used for that."""
+
+def user_of_certificate(der: bytes) -> tuple[User, dt.datetime]:
+    """The user of a verified certificate, and until when; Unauthorized when it does not name one."""
     name = subject(der)
-    if not name.client_auth or not name.common_name or name.not_valid_after < dt.datetime.now(dt.UTC):
+    if not name.client_auth or not name.common_name:
         raise Unauthorized
-    return User(name.common_name, tuple(name.organizations))
+    return User(name.common_name, tuple(name.organizations)), name.not_valid_after

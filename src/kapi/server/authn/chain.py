@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kapi.api.errors import Unauthorized
+from kapi.base.clock import SystemClock
 from kapi.server.authn.certificate import user_of_certificate
 from kapi.server.context import ANONYMOUS, User
 
 if TYPE_CHECKING:
+    import datetime as dt
+
+    from kapi.base.clock import Clock
     from kapi.server.message import Request
 
 AUTHENTICATED = "system:authenticated"
@@ -43,20 +47,30 @@ class StaticTokens:
         return None
 
 
+class _Known(NamedTuple):
+    """What a connection's certificate says, read once; until when it may be believed."""
+
+    user: User
+    until: dt.datetime | None
+
+
 class Authenticator:
     """Tells the user of a request, or raises Unauthorized."""
 
-    def __init__(self, tokens: TokenSource) -> None:
+    def __init__(self, tokens: TokenSource, clock: Clock | None = None) -> None:
         self._tokens = tokens
+        self._clock = clock or SystemClock()
 
     def authenticate(self, request: Request) -> User:
         """The user; `system:anonymous` when nothing was presented."""
         peer = request.peer
-        identity = peer.identity
-        if identity is None and (peer.local is not None or peer.certificate is not None):
-            identity = peer.identity = self._of_connection(request)
-        if isinstance(identity, User):
-            return identity
+        known = peer.identity
+        if known is None and (peer.local is not None or peer.certificate is not None):
+            known = peer.identity = self._of_connection(request)
+        if isinstance(known, _Known):
+            if known.until is not None and known.until < self._clock.now():
+                raise Unauthorized
+            return known.user
         header = request.headers.get("authorization")
         return ANONYMOUS if header is None else self._of_token(header)
 
@@ -72,13 +86,14 @@ class Authenticator:
             raise Unauthorized
         return _authenticated(user)
 
-    def _of_connection(self, request: Request) -> User:
+    def _of_connection(self, request: Request) -> _Known:
         peer = request.peer
         if peer.local is not None:
             name, groups = peer.local
-            return _authenticated(User(name, groups))
+            return _Known(_authenticated(User(name, groups)), None)
         assert peer.certificate is not None
-        return _authenticated(user_of_certificate(peer.certificate))
+        user, until = user_of_certificate(peer.certificate)
+        return _Known(_authenticated(user), until)
 
 
 def _authenticated(user: User) -> User:

@@ -96,7 +96,7 @@ async def put(context: Context, rules: Rules) -> Response:
 async def _replace(context: Context, hub: Object, options: WriteOptions, rules: Rules) -> Written:
     info = context.info
     operation = operation_of(context, "UPDATE", info.name, options)
-    # With a resourceVersion a lost race is a Conflict. Without, the update is built again, so the body must stay as it is.
+    # With a resourceVersion a lost race is a Conflict. Without, the update is built again, so the body must not change.
     conditional = hub["metadata"].get("resourceVersion", "") not in ("", "0")
 
     async def build(old: Object) -> Object:
