@@ -349,6 +349,8 @@ class CacheHub:
         """Read the store as it was at the oldest kept revision, then everything since, then follow it live."""
         floor = self.storage.compacted
         self.revision = self.floor = floor
+        for cache in self._caches.values():
+            cache.floor = floor
         start = ""
         while floor:
             page = await self.storage.range("/registry/", start=start, limit=LOAD_PAGE, revision=floor)
