@@ -5,11 +5,12 @@ up, one is ended again and again by its timeout, others leave and come back at o
 """
 
 import asyncio
+import contextlib
 import random
 
 import pytest
-from live_server import Line, LiveServer, until
-from recorded_load import END, Gate, Recorder, Watcher, prepare, write
+from live_server import PATIENCE, Line, LiveServer, until
+from recorded_load import END, WATCH, Gate, Recorder, Watcher, prepare, write
 
 from kapi.testing import history
 
@@ -68,13 +69,30 @@ async def _run(server):
         await recorder.put(line, END)
         final = await recorder.list(line)
         line.close()
-    return recorder, healthy, patient, laggards, final
+    return revision, recorder, healthy, patient, laggards, final
+
+
+async def _watch_once(server, revision):
+    """The first event of a watch."""
+    line = await Line.open(server)
+    async with (
+        asyncio.timeout(PATIENCE),
+        contextlib.aclosing(line.watch(f"{WATCH}&resourceVersion={revision}")) as events,
+    ):
+        first = await anext(events)
+    line.close()
+    return first
 
 
 @pytest.mark.slow
 def test_a_watcher_that_falls_behind_relists_and_nobody_sees_a_gap(tmp_path):
     with LiveServer(tmp_path / "data", "--history-seconds", "1") as server:
-        recorder, healthy, patient, laggards, final = asyncio.run(_run(server))
+        revision, recorder, healthy, patient, laggards, final = asyncio.run(_run(server))
+        # What was forgotten before a restart is forgotten after it.
+        server.kill()
+        server.start()
+        first = asyncio.run(_watch_once(server, revision))
+        assert (first["type"], first["object"]["code"]) == ("ERROR", 410)
     (session,) = healthy.sessions
     # The watcher that was never interrupted is the witness; that it speaks the truth is checked against what the writers know.
     log = [

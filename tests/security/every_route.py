@@ -7,6 +7,8 @@ from kapi.registry.catalog import Catalog
 from kapi.storage.memory import MemoryStorage
 
 NAME = "it"
+OTHER_NAMES = {"apiservices": "v1.g.example.com", "ipaddresses": "10.9.8.7"}
+"""Kinds whose names are not free."""
 PATCHES = (MERGE, STRATEGIC, JSON_PATCH)
 NOT_SERVED = {"attach", "exec", "log", "portforward", "proxy", "token"}
 """Sub-resources that are answered 501: there is no node behind this control plane, and nothing signs tokens."""
@@ -37,36 +39,28 @@ def collection(resource, namespace="default"):
     return f"{root(resource)}{scope}/{resource.resource}"
 
 
-def bare(resource, namespace="default"):
-    """The least that can be stored as an object of a resource. Most kinds would not accept it, but all can hold it."""
-    metadata = {"name": NAME, "uid": "u-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    if resource.namespaced:
-        metadata["namespace"] = namespace
-    gvk = resource.store.gvk
-    return {"kind": gvk.kind, "apiVersion": gvk.api_version, "metadata": metadata, "spec": {}}
+def name_of(resource):
+    """The name of the one object the tests make of a resource."""
+    return OTHER_NAMES.get(resource.resource, NAME)
 
 
-async def plant(api, resource, obj=None):
-    """Put an object where a resource keeps them, past all rules; the store."""
-    store = api.catalog.find(resource.group, resource.version, resource.resource).store
-    obj = obj or bare(resource)
-    await store.write(store.key(obj["metadata"].get("namespace", ""), NAME), obj, 0)
-    return store
+def item(resource, namespace="default"):
+    return f"{collection(resource, namespace)}/{name_of(resource)}"
 
 
 def writes(resource):
     """Every request that can create, change or remove an object of a stored resource through its main endpoints."""
     path = collection(resource)
-    body = {"metadata": {"name": NAME}}
+    body = {"metadata": {"name": name_of(resource)}}
     verbs = set(resource.verbs)
     if "create" in verbs:
         yield Route("POST", path, JSON, body)
     if "update" in verbs:
-        yield Route("PUT", f"{path}/{NAME}", JSON, body)
+        yield Route("PUT", item(resource), JSON, body)
     if "patch" in verbs:
-        yield from _patches(f"{path}/{NAME}")
+        yield from _patches(item(resource))
     if "delete" in verbs:
-        yield Route("DELETE", f"{path}/{NAME}", JSON, {})
+        yield Route("DELETE", item(resource), JSON, {})
     if "deletecollection" in verbs:
         yield Route("DELETE", path, JSON, {})
 
@@ -81,14 +75,15 @@ def _patches(path):
 
 def sub_writes(resource):
     """The same for its sub-resources."""
+    metadata = {"name": name_of(resource)}
     for sub in resource.subresources.values():
         if sub.name in NOT_SERVED:
             continue
-        path = f"{collection(resource)}/{NAME}/{sub.name}"
+        path = f"{item(resource)}/{sub.name}"
         if "create" in sub.verbs:
-            yield Route("POST", path, JSON, {"metadata": {"name": NAME}, "target": {"kind": "Node", "name": "n"}})
+            yield Route("POST", path, JSON, {"metadata": metadata, "target": {"kind": "Node", "name": "n"}})
         if "update" in sub.verbs:
-            yield Route("PUT", path, JSON, {"metadata": {"name": NAME}})
+            yield Route("PUT", path, JSON, {"metadata": metadata})
         if "patch" in sub.verbs:
             yield from _patches(path)
 

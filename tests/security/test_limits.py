@@ -58,6 +58,7 @@ BODIES = {
     "ten thousand finalizers": (422, JSON, json.dumps(cm("a", metadata={"finalizers": ["no name"] * 10_000})).encode()),
     "data that is deep": (400, JSON, deep(200)),
     "data deeper than anything": (400, JSON, deep(10_000)),
+    "a kind that is a number": (400, JSON, b'{"kind":1,"metadata":{"name":"a"}}'),
     "a kind that is an object": (400, JSON, b'{"kind":{},"metadata":{"name":"a"}}'),
     "a version that is a list": (400, JSON, b'{"apiVersion":[],"metadata":{"name":"a"}}'),
     "a version with three parts": (400, JSON, b'{"apiVersion":"a/b/c","kind":"ConfigMap","metadata":{"name":"a"}}'),
@@ -75,7 +76,15 @@ BODIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "content_type", "body"), BODIES.values(), ids=BODIES)
+# What is empty is taken for absent, whatever it is.
+EMPTY = pytest.mark.xfail(strict=True, reason="kind and apiVersion that are empty but no strings are accepted")
+OPEN = {"a kind that is an object", "a version that is a list"}
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "body"),
+    [pytest.param(*case, id=name, marks=EMPTY if name in OPEN else ()) for name, case in BODIES.items()],
+)
 @served
 async def test_an_absurd_body_is_refused_and_nothing_is_stored(api, status, content_type, body):
     before = api.revision
@@ -148,6 +157,7 @@ async def test_a_watch_from_the_future_is_not_sent_the_past(api):
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="the last 4096 queries are remembered, of any length and from anybody")
 def test_long_queries_of_strangers_are_not_remembered(tmp_path):
     """Nobody in particular asks with many different long queries; what the server keeps of them is bounded."""
 

@@ -6,22 +6,29 @@ is accepted only if it is one of `KNOWN`: what kube-apiserver answers with 5xx a
 
 import asyncio
 import json
+import os
 import re
 from urllib.parse import quote
 
 import pytest
-from every_route import NAME, RESOURCES, collection, plant
+import yaml
+from every_route import NAME, RESOURCES, collection, name_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from valid_objects import make_all, valid
 
 from api_client import APPLY, JSON, JSON_PATCH, MERGE, PARTIAL, STRATEGIC, TABLE, Api
 from virtual_time import VirtualLoop
+
+EXAMPLES = int(os.environ.get("KAPI_FUZZ_EXAMPLES", "600"))
+"""The long form: KAPI_FUZZ_EXAMPLES=100000."""
 
 KNOWN = [
     (500, r"^resourceVersion should not be set on objects to be created$"),
     (500, r"^resourceVersion: Invalid value: .*: strconv\.ParseUint: parsing .*: invalid syntax$"),
     (500, r"^strconv\.ParseUint: parsing .*: invalid syntax$"),
     (500, r"^map: map\[.*\] does not contain declared merge key: .*$"),
+    (500, r"^unknown patch type: .* in map: .*$"),
     (500, r"failed to create RequestInfo"),
     (500, r"^\[?target\.(name|kind): "),
     (501, r"is not supported"),
@@ -65,13 +72,37 @@ OPERATIONS = st.lists(
 )
 
 
+def bend(draw, tree, depth=0):
+    """A copy of a tree in which something, somewhere, is something else, gone, or more."""
+    if depth > 6 or draw(st.integers(0, 3)) == 0:
+        return draw(TREES)
+    if isinstance(tree, dict) and tree:
+        key = draw(st.sampled_from(sorted(tree)))
+        changed = {**tree, key: bend(draw, tree[key], depth + 1)}
+        return draw(
+            st.sampled_from(
+                [changed, {**changed, draw(FIELDS): draw(TREES)}, {k: v for k, v in tree.items() if k != key}]
+            )
+        )
+    if isinstance(tree, list) and tree:
+        return [bend(draw, tree[0], depth + 1), *tree[1:]] * draw(st.integers(1, 2))
+    return draw(TREES)
+
+
 @st.composite
-def objects(draw):
-    """Something like an object: named right, with whatever else."""
-    obj = draw(st.dictionaries(FIELDS, TREES, max_size=5))
+def objects(draw, resource):
+    """A valid object of a resource, bent; or something like an object with whatever in it."""
+    named = {"name": name_of(resource)}
     if draw(st.booleans()):
-        metadata = draw(st.dictionaries(FIELDS, TREES, max_size=3))
-        obj["metadata"] = {**metadata, "name": NAME}
+        obj = (
+            bend(draw, valid(resource))
+            if resource.store is not None
+            else draw(st.dictionaries(FIELDS, TREES, max_size=5))
+        )
+    else:
+        obj = draw(st.dictionaries(FIELDS, TREES, max_size=5))
+    if isinstance(obj, dict) and draw(st.integers(0, 3)):
+        obj["metadata"] = {**draw(st.dictionaries(FIELDS, TREES, max_size=2)), **named}
     return obj
 
 
@@ -80,9 +111,9 @@ def requests(draw):
     """Method, target, headers and body."""
     resource = draw(st.sampled_from(RESOURCES))
     base = collection(resource, draw(st.sampled_from(["default", "default", "missing", "kube-system"])))
-    path = draw(st.sampled_from([base, f"{base}/{NAME}", f"{base}/{draw(WORDS).replace(chr(0), '%00')}"]))
+    path = draw(st.sampled_from([base, f"{base}/{name_of(resource)}", f"{base}/{draw(WORDS).replace(chr(0), '%00')}"]))
     if resource.subresources and draw(st.booleans()):
-        path = f"{base}/{NAME}/{draw(st.sampled_from(sorted(resource.subresources)))}"
+        path = f"{base}/{name_of(resource)}/{draw(st.sampled_from(sorted(resource.subresources)))}"
     method = draw(
         st.sampled_from(["GET", "POST", "POST", "PUT", "PUT", "PATCH", "PATCH", "PATCH", "DELETE", "HEAD", "BREW"])
     )
@@ -92,7 +123,7 @@ def requests(draw):
         else [JSON, JSON, JSON, "application/yaml", "text/x", ""]
     )
     kind = draw(st.sampled_from(kinds))
-    body = draw(OPERATIONS if kind == JSON_PATCH else st.one_of(objects(), TREES))
+    body = draw(OPERATIONS if kind == JSON_PATCH else st.one_of(objects(resource), objects(resource), TREES))
     headers = {"content-type": kind} if kind else {}
     if draw(st.booleans()):
         headers["accept"] = draw(st.sampled_from([TABLE, PARTIAL, "application/yaml", "*/*", "text/x", ",;q=", ""]))
@@ -109,11 +140,7 @@ def served_loop():
 
         async def start():
             await api.start()
-            for resource in RESOURCES:
-                # Two versions, and two groups, may keep their objects in one place.
-                served = api.catalog.find(resource.group, resource.version, resource.resource)
-                if served.store is not None and served.store.find("default", NAME) is None:
-                    await plant(api, resource)
+            await make_all(api)
 
         runner.run(start())
         yield runner, api
@@ -132,13 +159,13 @@ async def ask(api, method, target, headers, body):
 
 def is_excused(status, body):
     try:
-        message = json.loads(body).get("message", "")
-    except ValueError:
+        message = (json.loads if body[:1] == b"{" else yaml.safe_load)(body)["message"]
+    except (yaml.YAMLError, TypeError, KeyError):
         message = body.decode(errors="replace")
     return any(status == code and re.search(pattern, message, re.DOTALL) for code, pattern in KNOWN)
 
 
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(request=requests())
 def test_no_request_is_the_servers_fault(served_loop, request):
     runner, api = served_loop

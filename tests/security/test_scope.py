@@ -8,9 +8,10 @@ import base64
 import json
 
 import pytest
-from every_route import NAME, RESOURCES, STORED, collection, identify, plant, root
+from every_route import RESOURCES, STORED, collection, identify, name_of, root
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from valid_objects import make
 
 from api_client import CM, NS, Api, cm, served
 from virtual_time import run
@@ -42,13 +43,17 @@ def close_storage(api):
 @served
 async def test_cve_2019_11247_a_cluster_scoped_resource_is_not_found_in_a_namespace(api, resource):
     if resource.store is not None:
-        await plant(api, resource)
+        await make(api, resource)
     close_storage(api)
     base = f"{root(resource)}/namespaces/default/{resource.resource}"
-    paths = [base, f"{base}/{NAME}", *(f"{base}/{NAME}/{sub}" for sub in resource.subresources)]
+    paths = [
+        base,
+        f"{base}/{name_of(resource)}",
+        *(f"{base}/{name_of(resource)}/{sub}" for sub in resource.subresources),
+    ]
     for path in paths:
         for method in METHODS:
-            answer = await api.request(method, path, {"metadata": {"name": NAME}})
+            answer = await api.request(method, path, {"metadata": {"name": name_of(resource)}})
             assert answer.status == 404, (method, path, answer)
         assert (await api.get(path, watch="true")).status == 404
     watched = f"{root(resource)}/watch/namespaces/default/{resource.resource}"
@@ -58,23 +63,26 @@ async def test_cve_2019_11247_a_cluster_scoped_resource_is_not_found_in_a_namesp
 @pytest.mark.parametrize("resource", NAMESPACED, ids=identify)
 @served
 async def test_cve_2019_11247_a_namespaced_object_is_not_found_without_its_namespace(api, resource):
-    await plant(api, resource)
+    await make(api, resource)
     close_storage(api)
     base = f"{root(resource)}/{resource.resource}"
-    for path in (f"{base}/{NAME}", *(f"{base}/{NAME}/{sub}" for sub in resource.subresources)):
+    for path in (
+        f"{base}/{name_of(resource)}",
+        *(f"{base}/{name_of(resource)}/{sub}" for sub in resource.subresources),
+    ):
         for method in METHODS:
-            answer = await api.request(method, path, {"metadata": {"name": NAME}})
+            answer = await api.request(method, path, {"metadata": {"name": name_of(resource)}})
             assert answer.status == 404, (method, path, answer)
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         # The list of all namespaces is there, and can only be read.
-        assert (await api.request(method, base, {"metadata": {"name": NAME}})).status == 405
+        assert (await api.request(method, base, {"metadata": {"name": name_of(resource)}})).status == 405
 
 
 @served
 async def test_cve_2019_11247_the_watch_on_the_store_finds_a_request_of_the_right_scope(api):
     """The control: the same request with the right URL does reach the store."""
     close_storage(api)
-    assert (await api.get(f"{CM}/{NAME}")).status == 500
+    assert (await api.get(f"{CM}/it")).status == 500
 
 
 # -- CVE-2022-3162

@@ -34,8 +34,14 @@ _NAMED = (
     (re.compile(r"(?m)[ \t]+$"), ""),
 )
 
-# (the first minor version that says it the new way, the new way, the old way)
+# (a minor version that says it the new way, the new way, the old way)
 OLDER = (
+    (32, re.compile(r"error: failed to create \S+: (.* already exists)"), r"Error from server (AlreadyExists): \1"),
+    (32, re.compile(r"error: failed to create \S+: (.* is forbidden: )"), r"Error from server (Forbidden): \1"),
+    (32, re.compile(r"error: failed to create \S+: (.* not found)"), r"Error from server (NotFound): \1"),
+    (32, re.compile(r"error: failed to create \S+: (.* is invalid: )"), r"The \1"),
+    (32, re.compile(r"(?<=request is invalid): the server rejected our request due to an error in our request"), ""),
+    (32, re.compile(r"no name was specified"), "no name, label selector, or --all flag specified"),
     (34, re.compile(r'(?<=") ((?:force )?deleted) from \S+ namespace'), r" \1"),
 )
 

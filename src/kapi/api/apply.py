@@ -75,7 +75,7 @@ class Claim(NamedTuple):
 Claims = dict[Owner, Claim]
 
 
-class FieldConflicts(Exception):  # noqa: N818 - a finding, turned into an API error by the caller
+class FieldConflicts(Exception):
     """An apply would change fields that others claim: for each of them, which."""
 
     def __init__(self, fields: dict[Owner, FieldSet]) -> None:
@@ -131,49 +131,53 @@ class Ownership:
         comparison = self._compare(live, new)
         if comparison is SAME:
             return LEAF, claims
-        claims = self.reconciled(live, claims)
+        claims = self._reconciled(live, claims)
         contested, lost = self._contest(comparison, live, new, claims, None)
-        remaining = _without(_without(claims, contested), lost)
-        return fieldset.union(comparison.modified, comparison.added), remaining
+        taken = fieldset.union(comparison.modified, comparison.added)
+        return fieldset.difference(taken, NEVER_OWNED), _without(_without(claims, contested), lost)
 
-    def apply(self, live: Object, config: Object, claims: Claims, owner: Owner, *, force: bool) -> tuple[Object, Claims]:
+    def apply(
+        self, live: Object, config: Object, claims: Claims, owner: Owner, *, force: bool
+    ) -> tuple[Object, Claims]:
         """The merged object and the claims. Raises `FieldConflicts` unless forced.
 
         The very same object comes back when nothing changed. `config` must be free of `problems`.
         """
-        claims = self.reconciled(live, claims)
+        claims = self._reconciled(live, claims)
         last = claims.get(owner)
-        merged = merge(self.shape, live, config)
-        owned = fieldset.ordered(field_set(self.shape, config))
-        if self._reset:
-            owned = self._reset(owned)
-        mine = Claim(owned, self.api_version, last.time if last else None)
+        mine = Claim(self._owned(config), self.api_version, last.time if last else None)
         claims = {**claims, owner: mine}
-        if last is not None and (last.fields != fieldset.difference(owned, NEVER_OWNED) or last[1] != mine[1]):
-            merged = self._prune(merged, claims, owner, last)
+        merged = merge(self.shape, live, config)
+        if last is not None and (last.fields != mine.fields or last.api_version != mine.api_version):
+            merged = self._prune(merged, claims, last)
         comparison = self._compare(live, merged) if merged is not live else SAME
         if comparison is not SAME:
             contested, lost = self._contest(comparison, live, merged, claims, owner)
             if contested and not force:
                 raise FieldConflicts(contested)
             claims = _without(_without(claims, contested), lost)
-        return merged, {who: claim for who, claim in claims.items() if claim.fields}
+        if not mine.fields:
+            claims.pop(owner, None)
+        return merged, claims
 
-    def reconciled(self, live: Object, claims: Claims) -> Claims:
+    def _owned(self, config: Object) -> FieldSet:
+        owned = fieldset.difference(field_set(self.shape, config), NEVER_OWNED)
+        return fieldset.ordered(self._reset(owned) if self._reset else owned)
+
+    def _reconciled(self, live: Object, claims: Claims) -> Claims:
         """Claims made under an earlier schema, as they read under today's. Built-in schemas do not change."""
         if self._has_fixed_schema:
             return claims
         result: Claims = {}
         for who, claim in claims.items():
             placed = self._at(live, claim.api_version)
-            if placed is not None:
-                result[who] = claim._replace(fields=reconcile(placed[0], claim.fields))
-            elif self._at_version is None:
-                result[who] = claim
+            fields = reconcile(placed[0], claim.fields) if placed else claim.fields
+            result[who] = claim if fields is claim.fields else claim._replace(fields=fieldset.ordered(fields))
         return result
 
     def _at(self, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
-        if api_version == self.api_version:
+        """An object, of whatever version it is, at a version."""
+        if api_version == self.api_version and obj.get("apiVersion", api_version) == api_version:
             return self.shape, obj
         return self._at_version(obj, api_version) if self._at_version else None
 
@@ -190,88 +194,75 @@ class Ownership:
         """For everybody else, which of their fields were changed, and which are gone."""
         contested: dict[Owner, FieldSet] = {}
         lost: dict[Owner, FieldSet] = {}
-        versions = {self.api_version: (comparison, fieldset.union(comparison.modified, comparison.added))}
+        versions: dict[str, Comparison | None] = {self.api_version: comparison}
         for who, claim in claims.items():
             if who == owner:
                 continue
             if claim.api_version not in versions:
-                versions[claim.api_version] = self._changes_at(claim.api_version, old, new, claim.fields)
-            judged, touched = versions[claim.api_version]
-            taken = fieldset.intersection(claim.fields, touched)
+                versions[claim.api_version] = self._compare_at(claim.api_version, old, new)
+            judged = versions[claim.api_version]
+            if judged is None:
+                # The version is no longer served, so there is nothing left to own at it.
+                lost[who] = claim.fields
+                continue
+            taken = fieldset.intersection(claim.fields, fieldset.union(judged.modified, judged.added))
             if taken:
                 contested[who] = taken
             if judged.removed:
                 lost[who] = judged.removed
         return contested, lost
 
-    def _changes_at(self, api_version: str, old: Object, new: Object, owned: FieldSet) -> tuple[Comparison, FieldSet]:
-        """The change as another version shows it. A version that is no longer served leaves nothing to own."""
+    def _compare_at(self, api_version: str, old: Object, new: Object) -> Comparison | None:
+        """The change as another version shows it."""
         if self._at_version is None:
-            return SAME, LEAF
+            return SAME
         before, after = self._at_version(old, api_version), self._at_version(new, api_version)
         if before is None or after is None:
-            return SAME._replace(removed=owned), LEAF
-        comparison = compare(before[0], without_identity(before[1]), without_identity(after[1]))
-        return comparison, fieldset.union(comparison.modified, comparison.added)
+            return None
+        return compare(before[0], without_identity(before[1]), without_identity(after[1]))
 
-    # -- removing what is no longer applied -----------------------------------------------------------------------
+    # -- removing what is no longer applied ---------------------------------------------------------------------------
 
-    def _prune(self, merged: Object, claims: Claims, owner: Owner, last: Claim) -> Object:
-        """The merged object without what the owner applied last time, does not apply now, and nobody else claims."""
+    def _prune(self, merged: Object, claims: Claims, last: Claim) -> Object:
+        """The merged object without what was applied last time, is not applied now, and nobody else claims."""
         placed = self._at(merged, last.api_version)
-        if placed is None or not last.fields:
+        if placed is None:
             return merged
         shape, whole = placed
         gone = ensure_named(shape, last.fields)
-        managed: dict[str, FieldSet] = {}
+        # What nobody owns is not for anybody to remove.
+        managed: dict[str, FieldSet] = {last.api_version: NEVER_OWNED}
         for claim in claims.values():
             managed[claim.api_version] = fieldset.union(managed.get(claim.api_version, LEAF), claim.fields)
-        mine = managed.pop(last.api_version, LEAF)
-        if not managed and not fieldset.difference(gone, ensure_named(shape, mine)):
+        if len(managed) == 1 and not fieldset.difference(gone, ensure_named(shape, managed[last.api_version])):
             return merged
         pruned: Any = remove(shape, whole, gone)
-        # First at the version of the claim, because conversion may need fields that only this adds back.
-        pruned = _with_owned(shape, whole, pruned, mine)
-        pruned = self._with_others(whole, pruned, managed, last.api_version)
-        return self._finished(shape, whole, pruned, gone)
-
-    def _with_others(self, whole: Object, pruned: Object, managed: dict[str, FieldSet], api_version: str) -> Object:
-        """Put back what claims of other versions hold."""
+        # The version of the claim comes first: conversion may need fields that only this puts back.
         for version, owned in managed.items():
-            full, part = self._at(whole, version), self._at(pruned, version)
-            if full is None or part is None:
-                continue
-            restored = _with_owned(full[0], full[1], part[1], owned)
-            back = self._at_from(restored, version, api_version)
-            pruned = back if back is not None else pruned
-        return pruned
+            pruned = self._with_owned(whole, pruned, version, owned)
+        placed = self._at(pruned, last.api_version)
+        if placed is None:
+            return merged
+        # Only what the owner had applied may go; whatever else is missing now comes back.
+        removed = fieldset.intersection(_difference(shape, whole, placed[1]), gone)
+        result = self._at(remove(shape, whole, removed) if removed else whole, self.api_version)
+        return result[1] if result else merged
 
-    def _at_from(self, obj: Object, version: str, wanted: str) -> Object | None:
-        if version == wanted:
-            return obj
-        placed = self._at_version(obj, wanted) if self._at_version else None
-        return placed[1] if placed else None
-
-    def _finished(self, shape: Shape, whole: Object, pruned: Object, gone: FieldSet) -> Object:
-        """Only what the owner had applied may really go; the rest of what is missing comes back."""
-        before = ensure_named(shape, field_set(shape, whole))
-        after = ensure_named(shape, field_set(shape, pruned))
-        removed = fieldset.intersection(fieldset.difference(before, after), gone)
-        result = remove(shape, whole, removed) if removed else whole
-        placed: Object | None = result
-        if self._at_version is not None and whole.get("apiVersion") not in (None, self.api_version):
-            converted = self._at_version(result, self.api_version)
-            placed = converted[1] if converted else None
-        return result if placed is None else placed
+    def _with_owned(self, whole: Object, pruned: Object, api_version: str, owned: FieldSet) -> Object:
+        """Put back what somebody claims at a version."""
+        full, part = self._at(whole, api_version), self._at(pruned, api_version)
+        if full is None or part is None:
+            return pruned
+        shape, obj = full
+        removed = fieldset.difference(_difference(shape, obj, part[1]), ensure_named(shape, owned))
+        result: Object = remove(shape, obj, removed) if removed else obj
+        return result
 
 
-def _with_owned(shape: Shape, whole: Object, pruned: Object, owned: FieldSet) -> Any:
-    """Put back what somebody claims."""
+def _difference(shape: Shape, whole: Object, part: Object) -> FieldSet:
+    """The fields of an object, structs included, that a part of it does not have."""
     before = ensure_named(shape, field_set(shape, whole))
-    after = ensure_named(shape, field_set(shape, pruned))
-    kept = fieldset.union(after, ensure_named(shape, owned))
-    removed = fieldset.difference(before, kept)
-    return remove(shape, whole, removed) if removed else whole
+    return fieldset.difference(before, ensure_named(shape, field_set(shape, part)))
 
 
 def _without(claims: Claims, taken: dict[Owner, FieldSet]) -> Claims:

@@ -238,7 +238,7 @@ def _parse(document: Any) -> FieldSet:
     if document is None:
         return LEAF
     if not isinstance(document, dict):
-        raise ValueError(f"expected an object, got {type(document).__name__}")
+        raise ValueError(f"expected an object, got {type(document).__name__}")  # noqa: TRY004 - malformed input
     node: FieldSet = {}
     member = False
     for key, value in document.items():
@@ -271,7 +271,7 @@ def canonical(key: str) -> str:
     if kind == "v":
         return value_step(value)
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object of keys: {key}")
+        raise ValueError(f"expected an object of keys: {key}")  # noqa: TRY004 - malformed input
     return key_step(value)
 
 

@@ -105,22 +105,31 @@ def _all(shape: Shape, value: Any) -> FieldSet:
     if kind == ANY:
         shape = shape.part(value)
         kind = shape.kind
-    if kind <= LAST_LEAF or not value:
+    if kind <= LAST_LEAF or value is None:
         return LEAF
-    node: FieldSet = {SELF: LEAF}
     if kind == STRUCT:
-        fields, values = shape.fields, shape.values
-        for name, below in value.items():
-            known = fields.get(name)
-            if known is not None:
-                node[known[0]] = _all(known[1], below)
-            else:
-                node[f"f:{name}"] = _all(values, below) if values else LEAF
-        return node
+        return _all_fields(shape, value)
+    node: FieldSet = {SELF: LEAF}
     for item in value:
         step = step_of(shape, item)
         node[step] = LEAF if step in node or kind == SET or not shape.items else _all(shape.items, item)
-    return node
+    return node if value else LEAF
+
+
+def _all_fields(shape: Shape, value: dict[str, Any]) -> FieldSet:
+    node: FieldSet = {SELF: LEAF}
+    fields, values = shape.fields, shape.values
+    for name, empty in shape.present.items():
+        if name not in value:
+            step, inner = fields[name]
+            node[step] = _all(inner, empty)
+    for name, below in value.items():
+        known = fields.get(name)
+        if known is not None:
+            node[known[0]] = _all(known[1], below)
+        else:
+            node[f"f:{name}"] = _all(values, below) if values else LEAF
+    return node if len(node) > 1 else LEAF
 
 
 class _Found:

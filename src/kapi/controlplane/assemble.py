@@ -59,6 +59,7 @@ class ControlPlane:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.url = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._begun = False
         self._stopping = False
         self._storage: Storage | None = None
         self._server: Server | None = None
@@ -89,6 +90,7 @@ class ControlPlane:
         services.address = f"{host}:{server.port}"
         self.url = f"https://{services.address}"
         await bootstrap.ensure_objects(self.transport, server.port)
+        self._begun = True
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         self._spawn(self.metrics.watch_loop_lag())
         history = options.history_seconds
@@ -105,8 +107,10 @@ class ControlPlane:
     async def stop(self) -> None:
         """Stop serving, then close the store."""
         self._stopping = True
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.drain(DRAIN_SECONDS)
             await self._server.close()
@@ -124,6 +128,11 @@ class ControlPlane:
 
     def _services(self, catalog: Catalog, credentials: bootstrap.Credentials) -> Services:
         self.health.add("storage", self._storage_check)
+        self.health.add(
+            "bootstrap",
+            lambda: None if self._begun else "the objects every cluster has are being created",
+            readiness_only=True,
+        )
         self.health.add("shutdown", lambda: "shutting down" if self._stopping else None, readiness_only=True)
         lifecycle = NamespaceLifecycle(catalog)
         return Services(

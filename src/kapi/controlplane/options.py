@@ -36,7 +36,8 @@ def parse_bind(text: str) -> tuple[str, int]:
     """Read HOST:PORT, with [brackets] around an IPv6 address; port 0 picks a free one."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not colon or not host or not number or int(port) > 65535:
         raise OptionError(f"--bind {text!r}: expected HOST:PORT with a port from 0 to 65535, such as {DEFAULT_BIND}")
     return host, int(port)
 

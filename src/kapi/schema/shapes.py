@@ -48,16 +48,19 @@ api.apps.v1.StatefulSetSpec updateStrategy
 api.authentication.v1.SelfSubjectReviewStatus userInfo
 api.authentication.v1.TokenReviewStatus user
 api.core.v1.Container resources
+api.core.v1.ContainerStateRunning startedAt
+api.core.v1.ContainerStateTerminated finishedAt startedAt
 api.core.v1.ContainerStatus lastState state
 api.core.v1.EphemeralContainer resources
-api.core.v1.Event source
+api.core.v1.Event eventTime firstTimestamp lastTimestamp source
+api.core.v1.EventSeries lastObservedTime
 api.core.v1.NodeDaemonEndpoints kubeletEndpoint
 api.core.v1.NodeStatus daemonEndpoints nodeInfo
 api.core.v1.PersistentVolumeClaimSpec resources
 api.core.v1.PodTemplate template
 api.core.v1.ServiceStatus loadBalancer
 api.discovery.v1.Endpoint conditions
-api.events.v1.Event deprecatedSource regarding
+api.events.v1.Event deprecatedFirstTimestamp deprecatedLastTimestamp deprecatedSource regarding
 api.flowcontrol.v1.LimitedPriorityLevelConfiguration limitResponse
 api.networking.v1.IngressServiceBackend port
 api.networking.v1.IngressStatus loadBalancer
@@ -65,6 +68,7 @@ api.networking.v1.NetworkPolicySpec podSelector
 api.resource.v1.AllocatedDeviceStatus conditions
 api.resource.v1.AllocationResult devices
 api.resource.v1.ResourceClaimSpec devices
+api.storage.v1.VolumeError time
 apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus acceptedNames conditions
 """
 """Fields that need not be set and are there all the same, by definition, without the common `io.k8s.` prefix."""
@@ -77,6 +81,7 @@ _ABSENT: Final = frozenset(
 )
 """Fields that look as if they were always there and are not."""
 
+_TIMES: Final = frozenset({builtin.TIME, builtin.MICRO_TIME})
 _NULL_STRUCTS: Final = frozenset({"selector", "secretRef"})
 """Required structs that are null, not empty, when nobody set them."""
 
@@ -118,12 +123,18 @@ def _fields(definition: str) -> tuple[Mapping[str, Field], Mapping[str, Any]]:
     present: dict[str, Any] = {}
     for name, below in node.properties.items():
         fields[name] = (f"f:{name}", _shape(below))
-        is_struct = merging.is_struct(below)
-        if (definition, name) in _ABSENT or not (is_struct or below.type in ("array", "object")):
-            continue
-        if name in node.required or name in optional or (is_struct and name in _ALWAYS_STRUCTS):
-            present[name] = {} if is_struct and name not in _NULL_STRUCTS else None
+        if _is_present(definition, name, below, named=name in node.required or name in optional):
+            present[name] = {} if merging.is_struct(below) and name not in _NULL_STRUCTS else None
     return fields, present
+
+
+def _is_present(definition: str, name: str, below: Node, *, named: bool) -> bool:
+    """Whether a field is there even when nobody set it; `named` says that it is required, or in the table."""
+    if below.ref in _TIMES:
+        return named or definition.endswith("Condition")
+    if merging.is_struct(below):
+        return (named or name in _ALWAYS_STRUCTS) and (definition, name) not in _ABSENT
+    return named and below.type in ("array", "object")
 
 
 @functools.cache

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kapi.api.meta import Object
+    from kapi.registry.resource import Resource
     from kapi.server.context import Context
     from kapi.server.views import View
 
@@ -35,14 +36,14 @@ _TEXT = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options
 # -- what is asked for ----------------------------------------------------------------------------------------------
 
 
-def view_for(context: Context, *, listing: bool) -> View:
-    """The form a get, list or write is answered in."""
+def view_for(context: Context, *, listing: bool, shown: Resource | None = None) -> View:
+    """The form a get, list or write is answered in; `shown` when that is not the resource asked about."""
     offer = negotiate.COLLECTION if listing else negotiate.OBJECTS
     accepted = context.accepted = negotiate.accept(context.request.headers.get("accept"), offer)
     if accepted.as_kind.startswith("Partial") and accepted.as_kind.endswith("List") is not listing:
         kind = context.served.kind
         raise negotiate.wrong_form(accepted, f"{kind}List" if listing else kind)
-    return _view(context, accepted)
+    return _view(context, accepted, shown or context.served)
 
 
 def watch_view_for(context: Context) -> View:
@@ -50,15 +51,15 @@ def watch_view_for(context: Context) -> View:
     accepted = negotiate.accept_stream(context.request.headers.get("accept"))
     if accepted.as_kind == "PartialObjectMetadataList":
         raise negotiate.wrong_form(accepted, context.served.kind)
-    return _view(context, accepted)
+    return _view(context, accepted, context.served)
 
 
-def _view(context: Context, accepted: negotiate.Accepted) -> View:
+def _view(context: Context, accepted: negotiate.Accepted, resource: Resource) -> View:
     if not accepted.as_kind:
-        return PlainView(context.served)
+        return PlainView(resource)
     if accepted.as_kind == "Table":
         include = context.query.get("includeObject", "")
-        return TableView(context.served, accepted.as_version, include, context.services.clock.now)
+        return TableView(resource, accepted.as_version, include, context.services.clock.now)
     return PartialView(accepted.as_version)
 
 

@@ -1,11 +1,11 @@
 """The catalog: every built-in is there once, finds its store, and can be looked up by rules that span kinds."""
 
 import pytest
-from api_client import CM, NS, Api, cm, served
-from virtual_time import run
 
+from api_client import CM, NS, Api, cm, served
 from kapi.registry.builtins import GROUPS
 from kapi.schema.builtin import fingerprint
+from virtual_time import run
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,9 @@ def test_every_row_is_served(catalog):
     assert all(catalog.find(*row) is not None for row in rows)
 
 
-@pytest.mark.parametrize("where", [("", "v1", "nope"), ("", "v2", "pods"), ("nope", "v1", "pods"), ("apps", "v1", "pods")])
+@pytest.mark.parametrize(
+    "where", [("", "v1", "nope"), ("", "v2", "pods"), ("nope", "v1", "pods"), ("apps", "v1", "pods")]
+)
 def test_what_is_not_served_is_not_found(catalog, where):
     assert catalog.find(*where) is None
 

@@ -5,9 +5,8 @@ import datetime as dt
 from typing import ClassVar
 
 import pytest
-
-from hypothesis import given, strategies as st
-from virtual_time import LoopClock, run
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kapi.api.errors import Conflict, GroupResource, NotFound
 from kapi.api.meta import GroupVersionKind
@@ -18,6 +17,7 @@ from kapi.registry.strategy import Strategy, WriteContext
 from kapi.schema.typed import kind_schema
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.watchcache import CacheHub
+from virtual_time import LoopClock, run
 
 GVK = GroupVersionKind("", "v1", "ConfigMap")
 

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kapi.registry.encoding import BodyReader, decode, draft, encode, head_of, ordered
 

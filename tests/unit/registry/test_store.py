@@ -1,8 +1,8 @@
 """The generic registry by itself: the order of its steps, what it hands to the hooks, and what it keeps."""
 
 import pytest
-from hypothesis import given, strategies as st
-from virtual_time import LoopClock, run
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kapi.api.errors import AlreadyExists, Conflict, GroupResource, Invalid, NotFound, PlainError
 from kapi.api.fielderror import invalid
@@ -13,6 +13,7 @@ from kapi.registry.strategy import Strategy, WriteContext
 from kapi.schema.typed import kind_schema
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.watchcache import CacheHub
+from virtual_time import LoopClock, run
 
 GVK = GroupVersionKind("", "v1", "ConfigMap")
 
@@ -89,7 +90,11 @@ class Bench:
         return WriteContext(lookup=None, now=LoopClock().now(), dry_run=dry_run)
 
     async def create(self, name="a", *, dry_run=False, metadata=None, **fields):
-        obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "ns", **(metadata or {})}}
+        obj = {
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "namespace": "ns", **(metadata or {})},
+        }
         return await self.store.create(self.context(dry_run=dry_run), {**obj, **fields}, self.admit)
 
     async def update(self, change, *, dry_run=False, rules=None, patch=False):
@@ -271,7 +276,12 @@ def test_names_no_object_can_have_are_not_there(name):
     run(main())
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["create", "change", "delete"]), st.integers(0, 2)), max_size=25))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from(["create", "change", "delete"]), st.integers(0, 2)),
+        max_size=25,
+    )
+)
 def test_store_is_a_dictionary_with_revisions(steps):
     """Whatever is done, what is stored is what was last written, and every write moves the revision once."""
     from kapi.registry.deletion import DeleteOptions

@@ -3,12 +3,12 @@
 import datetime as dt
 
 import pytest
-from api_client import CM, TOKEN, served
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from api_client import CM, TOKEN, served
 from kapi.api.errors import Unauthorized
 from kapi.server.authn.chain import Authenticator, StaticTokens
 from kapi.server.context import User
@@ -65,7 +65,9 @@ def test_token_names_its_bearer():
         assert (user.name, user.uid, user.groups) == ("alice", "u-1", ("devs", "system:authenticated"))
 
 
-@pytest.mark.parametrize("header", ["Bearer nope", "Bearer", "Bearer  ", "", "Basic YTpi", TOKEN, f"Token {TOKEN}", "Bearer é"])
+@pytest.mark.parametrize(
+    "header", ["Bearer nope", "Bearer", "Bearer  ", "", "Basic YTpi", TOKEN, f"Token {TOKEN}", "Bearer é"]
+)
 def test_wrong_credentials_are_refused_and_not_anonymous(header):
     with pytest.raises(Unauthorized):
         _authenticate(authorization=header)

@@ -1,8 +1,8 @@
 """Who may do what, and the words of a refusal."""
 
 import pytest
-from api_client import CM, DEPLOY, NS, TOKEN, served
 
+from api_client import CM, DEPLOY, NS, TOKEN, served
 from kapi.server.authz.authorizer import Attributes, Decision, MastersAuthorizer, refusal
 from kapi.server.context import User
 
@@ -12,19 +12,51 @@ ALICE = {"authorization": f"Bearer {TOKEN}"}
 @pytest.mark.parametrize(
     ("method", "path", "message"),
     [
-        ("GET", CM, 'configmaps is forbidden: User "alice" cannot list resource "configmaps" in API group "" in the namespace "default"'),
-        ("GET", "/api/v1/nodes", 'nodes is forbidden: User "alice" cannot list resource "nodes" in API group "" at the cluster scope'),
-        ("GET", f"{CM}/x", 'configmaps "x" is forbidden: User "alice" cannot get resource "configmaps" in API group "" in the namespace "default"'),
-        ("GET", f"{CM}?watch=1", 'configmaps is forbidden: User "alice" cannot watch resource "configmaps" in API group "" in the namespace "default"'),
-        ("POST", CM, 'configmaps is forbidden: User "alice" cannot create resource "configmaps" in API group "" in the namespace "default"'),
-        ("PATCH", f"{CM}/x", 'configmaps "x" is forbidden: User "alice" cannot patch resource "configmaps" in API group "" in the namespace "default"'),
-        ("DELETE", CM, 'configmaps is forbidden: User "alice" cannot deletecollection resource "configmaps" in API group "" in the namespace "default"'),
+        (
+            "GET",
+            CM,
+            'configmaps is forbidden: User "alice" cannot list resource "configmaps" in API group "" in the namespace "default"',
+        ),
+        (
+            "GET",
+            "/api/v1/nodes",
+            'nodes is forbidden: User "alice" cannot list resource "nodes" in API group "" at the cluster scope',
+        ),
+        (
+            "GET",
+            f"{CM}/x",
+            'configmaps "x" is forbidden: User "alice" cannot get resource "configmaps" in API group "" in the namespace "default"',
+        ),
+        (
+            "GET",
+            f"{CM}?watch=1",
+            'configmaps is forbidden: User "alice" cannot watch resource "configmaps" in API group "" in the namespace "default"',
+        ),
+        (
+            "POST",
+            CM,
+            'configmaps is forbidden: User "alice" cannot create resource "configmaps" in API group "" in the namespace "default"',
+        ),
+        (
+            "PATCH",
+            f"{CM}/x",
+            'configmaps "x" is forbidden: User "alice" cannot patch resource "configmaps" in API group "" in the namespace "default"',
+        ),
+        (
+            "DELETE",
+            CM,
+            'configmaps is forbidden: User "alice" cannot deletecollection resource "configmaps" in API group "" in the namespace "default"',
+        ),
         (
             "GET",
             f"{DEPLOY}/x/scale",
             'deployments.apps "x" is forbidden: User "alice" cannot get resource "deployments/scale" in API group "apps" in the namespace "default"',
         ),
-        ("GET", f"{NS}/foo", 'namespaces "foo" is forbidden: User "alice" cannot get resource "namespaces" in API group "" in the namespace "foo"'),
+        (
+            "GET",
+            f"{NS}/foo",
+            'namespaces "foo" is forbidden: User "alice" cannot get resource "namespaces" in API group "" in the namespace "foo"',
+        ),
         ("GET", "/metrics", 'forbidden: User "alice" cannot get path "/metrics"'),
         ("GET", "/api", 'forbidden: User "alice" cannot get path "/api"'),
     ],
@@ -49,11 +81,19 @@ async def test_details_of_a_refusal(api):
 @served
 async def test_refusal_comes_before_anything_else_is_known(api):
     # Neither whether a resource exists, nor whether a method is allowed, nor what is wrong with a body.
-    for method, path in [("GET", f"{NS}/default/foos"), ("PUT", CM), ("POST", CM), ("GET", "/apis/foo.bar/v1/x"), ("GET", "/nope")]:
+    for method, path in [
+        ("GET", f"{NS}/default/foos"),
+        ("PUT", CM),
+        ("POST", CM),
+        ("GET", "/apis/foo.bar/v1/x"),
+        ("GET", "/nope"),
+    ]:
         assert (await api.as_peer(method, path, headers=ALICE, body=b"{")).status == 403
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/version", "/version/", "/healthz?verbose"])
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/version", "/version/", "/healthz?verbose"]
+)
 @served
 async def test_nobody_may_see_whether_the_server_is_well(api, path):
     assert (await api.as_peer("GET", path)).status == 200
@@ -61,7 +101,20 @@ async def test_nobody_may_see_whether_the_server_is_well(api, path):
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", CM, "/versions", "/healthzz", "/%68ealthz", "/healthz%2f..", "/metrics/healthz"],
+    [
+        "/",
+        "/api",
+        "/apis",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        CM,
+        "/versions",
+        "/healthzz",
+        "/%68ealthz",
+        "/healthz%2f..",
+        "/metrics/healthz",
+    ],
 )
 @served
 async def test_nobody_may_see_anything_else(api, path):

@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+
 from api_client import TABLE, served
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -258,10 +259,16 @@ async def test_documents_carry_what_kubectl_looks_for(api):
     document = (await api.get("/openapi/v3/apis/policy/v1")).json
     path = document["paths"]["/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"]
     operation = path["patch"]
-    assert operation["x-kubernetes-group-version-kind"] == {"group": "policy", "version": "v1", "kind": "PodDisruptionBudget"}
+    assert operation["x-kubernetes-group-version-kind"] == {
+        "group": "policy",
+        "version": "v1",
+        "kind": "PodDisruptionBudget",
+    }
     assert "fieldValidation" in {parameter["name"] for parameter in operation["parameters"]}
     schema = document["components"]["schemas"]["io.k8s.api.policy.v1.PodDisruptionBudget"]
-    assert {"group": "policy", "version": "v1", "kind": "PodDisruptionBudget"} in schema["x-kubernetes-group-version-kind"]
+    assert {"group": "policy", "version": "v1", "kind": "PodDisruptionBudget"} in schema[
+        "x-kubernetes-group-version-kind"
+    ]
 
 
 @served

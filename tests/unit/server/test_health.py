@@ -1,8 +1,8 @@
 """/healthz, /livez and /readyz: what is asked, what is left out, and what is told when something is wrong."""
 
 import pytest
-from api_client import served
 
+from api_client import served
 from kapi.api.errors import PageNotFound
 from kapi.server.health import Health
 
@@ -40,7 +40,10 @@ def test_failure_is_told_without_its_reason():
 def test_check_can_be_left_out():
     health = _health(storage="broken", other=None)
     response = health.answer("/livez", "exclude=storage&verbose")
-    assert (response.status, response.body) == (200, b"[+]ping ok\n[+]storage excluded: ok\n[+]other ok\nlivez check passed\n")
+    assert (response.status, response.body) == (
+        200,
+        b"[+]ping ok\n[+]storage excluded: ok\n[+]other ok\nlivez check passed\n",
+    )
     assert health.answer("/livez", "exclude=storage&exclude=other").body == b"ok"
     assert health.answer("/livez", "exclude=other").status == 500
 

@@ -24,7 +24,11 @@ async def test_page_is_what_scrapers_expect(api):
     answer = await api.get("/metrics")
     assert answer.status == 200
     assert answer.header("Content-Type").startswith("text/plain; version=")
-    for name in ("apiserver_request_total", "apiserver_request_duration_seconds_bucket", "apiserver_current_inflight_requests"):
+    for name in (
+        "apiserver_request_total",
+        "apiserver_request_duration_seconds_bucket",
+        "apiserver_current_inflight_requests",
+    ):
         assert name in answer.text
 
 

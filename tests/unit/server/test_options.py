@@ -1,14 +1,16 @@
 """Query parameters by themselves: continue tokens and what selectors may name. The rest is tested through the API."""
 
 import base64
+import contextlib
 
 import pytest
-from api_client import Api
-from hypothesis import given, strategies as st
-from virtual_time import run
+from hypothesis import given
+from hypothesis import strategies as st
 
+from api_client import Api
 from kapi.api.errors import ApiError, BadRequest, Invalid
 from kapi.server.options import Token, list_options, parse_token, revision_of, write_options
+from virtual_time import run
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +35,8 @@ def test_tokens_survive_the_journey(revision, name, namespaced, namespace):
 @given(st.binary(max_size=60))
 def test_no_token_is_more_than_a_bad_request(raw):
     for text in (base64.urlsafe_b64encode(raw).decode().rstrip("="), raw.decode("latin-1")):
-        try:
-            token = parse_token(text)
-        except BadRequest as error:
-            assert str(error).startswith("invalid continue token: ")
-        else:
-            assert token.revision >= -1
+        with contextlib.suppress(BadRequest):
+            assert parse_token(text).revision >= -1
 
 
 def test_watch_without_revision_means_initial_events(catalog):
@@ -63,7 +61,14 @@ def test_several_problems_are_told_together(catalog):
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("limit", "9" * 30), ("timeoutSeconds", "1e3"), ("limit", " 1"), ("limit", "+-1"), ("limit", "-"), ("limit", "0x10")],
+    [
+        ("limit", "9" * 30),
+        ("timeoutSeconds", "1e3"),
+        ("limit", " 1"),
+        ("limit", "+-1"),
+        ("limit", "-"),
+        ("limit", "0x10"),
+    ],
 )
 def test_odd_numbers_are_bad_requests(catalog, key, text):
     with pytest.raises(ApiError) as caught:

@@ -4,12 +4,12 @@ import asyncio
 import re
 
 import pytest
-from api_client import CM, TOKEN, Api, cm, served
-from virtual_time import run
 
+from api_client import CM, TOKEN, Api, cm, served
 from kapi.server.message import Request
 from kapi.storage.interface import StorageBusy, StorageFailed
 from kapi.storage.memory import MemoryStorage
+from virtual_time import run
 
 
 class Glacier(MemoryStorage):
@@ -38,7 +38,9 @@ class Broken(MemoryStorage):
 async def test_every_answer_has_an_id_of_its_own(api):
     ids = {(await api.get(path)).header("Audit-Id") for path in (CM, "/nope", "/healthz", f"{CM}/x", "/version")}
     assert len(ids) == 5
-    assert all(re.fullmatch("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", text) for text in ids)
+    assert all(
+        re.fullmatch("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", text) for text in ids
+    )
     refused = await api.as_peer("GET", CM, headers={"authorization": "Bearer nope"})
     assert refused.header("Audit-Id")
 
@@ -75,7 +77,9 @@ async def test_bad_timeout_is_a_bad_request(api, path):
     assert answer.error == (400, "BadRequest", why)
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [("", 60), ("1s", 1), ("500ms", 0.5), ("0s", 60), ("10m", 60), ("-1s", 60)])
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [("", 60), ("1s", 1), ("500ms", 0.5), ("0s", 60), ("10m", 60), ("-1s", 60)]
+)
 def test_deadline_is_a_minute_or_less(timeout, seconds):
     @served(storage=Glacier)
     async def main(api):

@@ -1,17 +1,17 @@
 """What a request asks for, and the paths that try to ask for something else."""
 
 import pytest
-from api_client import CM, NS, cm, served
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
+from api_client import CM, NS, cm, served
 from kapi.api.errors import ApiError
 from kapi.server.requestinfo import MAX_PARAMETERS, MalformedPath, is_true, parse_query, request_info
 
 
 def _info(method, target):
     path, _, query = target.partition("?")
-    info = request_info(method, path, parse_query(query))
-    return info
+    return request_info(method, path, parse_query(query))
 
 
 def _read(method, target):
@@ -55,7 +55,10 @@ def test_requests_for_resources(method, target, expected):
     assert _read(method, target) == expected
 
 
-@pytest.mark.parametrize("path", ["/", "/api", "/api/", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/API/v1/nodes", "/metrics"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/api", "/api/", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/API/v1/nodes", "/metrics"],
+)
 def test_requests_for_something_else(path):
     info = _info("GET", path)
     assert not info.is_resource
@@ -92,14 +95,18 @@ def test_watch_of_nothing_is_malformed(path):
         _info("GET", path)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/nodes/a%2fb", "/api/v1//nodes", "/api//v1/nodes", "//api/v1/nodes", "/api/v1/nodes//"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/nodes/a%2fb", "/api/v1//nodes", "/api//v1/nodes", "//api/v1/nodes", "/api/v1/nodes//"]
+)
 def test_paths_with_slashes_where_none_belong_are_not_found(path):
     with pytest.raises(ApiError) as caught:
         _info("GET", path)
     assert caught.value.code == 404
 
 
-@pytest.mark.parametrize("path", ["/api/v1/nodes/a%00b", "/api/v1/nodes/%0a", "/api/v1/nodes/%7f", "/api/v1/nodes/%ff", "nodes"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/nodes/a%00b", "/api/v1/nodes/%0a", "/api/v1/nodes/%7f", "/api/v1/nodes/%ff", "nodes"]
+)
 def test_paths_that_cannot_be_text_are_bad_requests(path):
     with pytest.raises(ApiError) as caught:
         _info("GET", path)
@@ -141,7 +148,10 @@ def test_bad_queries_are_bad_requests(query):
     assert caught.value.code == 400
 
 
-@pytest.mark.parametrize(("query", "expected"), [("w", True), ("w=", True), ("w=1", True), ("w=foo", True), ("w=False", False), ("w=0", False), ("x=1", False)])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [("w", True), ("w=", True), ("w=1", True), ("w=foo", True), ("w=False", False), ("w=0", False), ("x=1", False)],
+)
 def test_anything_but_no_is_yes(query, expected):
     assert is_true(parse_query(query), "w") is expected
 

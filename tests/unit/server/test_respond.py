@@ -4,12 +4,15 @@ import gzip
 import json
 
 import pytest
+
 from api_client import CM, NS, TABLE, cm, served
 
 ACCEPTED = "only the following media types are accepted: application/json, application/yaml"
 
 
-@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json;charset=utf-8", "text/html,*/*;q=0.1"])
+@pytest.mark.parametrize(
+    "accept", [None, "*/*", "application/json", "application/json;charset=utf-8", "text/html,*/*;q=0.1"]
+)
 @served
 async def test_json_is_what_is_spoken(api, accept):
     await api.made(CM, cm("a"))
@@ -42,12 +45,16 @@ async def test_errors_are_in_the_form_asked_for(api):
     assert "reason: NotFound" in answer.text
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/cbor", "application/vnd.kubernetes.protobuf", "application/*"])
+@pytest.mark.parametrize(
+    "accept", ["text/html", "application/cbor", "application/vnd.kubernetes.protobuf", "application/*"]
+)
 @served
 async def test_what_is_not_spoken_is_not_acceptable(api, accept):
     answer = await api.get(CM, headers={"accept": accept})
     assert answer.error[:2] == (406, "NotAcceptable")
-    assert answer.message.startswith("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml")
+    assert answer.message.startswith(
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"
+    )
     assert answer["details"] == {}
     # Said in the one form everybody reads, and indented.
     assert answer.raw.startswith(b'{\n  "kind": "Status",\n')

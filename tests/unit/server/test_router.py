@@ -1,13 +1,17 @@
 """From path and method to an endpoint: each kind of miss has its own answer."""
 
 import pytest
+
 from api_client import CM, DEPLOY, NS, PODS, cm, served
 
 ROUTE = (404, "NotFound", "the server could not find the requested resource")
 METHOD = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
-@pytest.mark.parametrize("path", ["/nope", "/apis/foo.bar/v1/x", "/apis/foo.bar/v1", "/apis/foo.bar", "/ui", "/swagger.json", "/API/v1", "/openapi"])
+@pytest.mark.parametrize(
+    "path",
+    ["/nope", "/apis/foo.bar/v1/x", "/apis/foo.bar/v1", "/apis/foo.bar", "/ui", "/swagger.json", "/API/v1", "/openapi"],
+)
 @served
 async def test_unknown_group_or_page_is_a_text_answer(api, path):
     answer = await api.get(path)
@@ -103,11 +107,18 @@ async def test_every_subresource_has_an_endpoint(api):
     methods = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
     for resource in api.catalog:
         root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-        scope = f"{root}/namespaces/default/{resource.resource}" if resource.namespaced else f"{root}/{resource.resource}"
+        scope = (
+            f"{root}/namespaces/default/{resource.resource}" if resource.namespaced else f"{root}/{resource.resource}"
+        )
         for sub in resource.subresources.values():
             for verb in sub.verbs:
                 headers = {"content-type": "application/merge-patch+json" if verb == "patch" else "application/json"}
-                answer = await api.request(methods[verb], f"{scope}/none/{sub.name}", {"metadata": {"name": "none"}, "target": {"name": "n"}}, headers=headers)
+                answer = await api.request(
+                    methods[verb],
+                    f"{scope}/none/{sub.name}",
+                    {"metadata": {"name": "none"}, "target": {"name": "n"}},
+                    headers=headers,
+                )
                 # Whatever is wrong with the request, the endpoint is there.
                 assert answer.status not in (405, 500, 501), (resource.resource, sub.name, verb, answer)
                 assert answer.status != 404 or answer.error != ROUTE, (resource.resource, sub.name, verb)
@@ -134,7 +145,18 @@ async def test_scope_is_judged_before_the_body_is_read(api):
 async def test_index_names_what_is_served(api):
     paths = (await api.get("/"))["paths"]
     assert paths == sorted(paths)
-    expected = {"/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/livez/ping", "/metrics", "/openapi/v3", "/version"}
+    expected = {
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/apps",
+        "/apis/apps/v1",
+        "/healthz",
+        "/livez/ping",
+        "/metrics",
+        "/openapi/v3",
+        "/version",
+    }
     assert expected <= set(paths)
     for path in paths:
         assert (await api.get(path)).status == 200, path

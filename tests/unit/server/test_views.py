@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from api_client import CM, NS, PARTIAL, PARTIAL_LIST, PODS, TABLE, cm, pod, served
 
 KUBECTL = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"

@@ -3,14 +3,15 @@
 import json
 
 import pytest
-from hypothesis import given, strategies as st
-from virtual_time import run
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kapi.base.clock import ManualClock
 from kapi.storage import watchcache
 from kapi.storage.interface import Change, Draft
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.watchcache import CacheHub, Item, Selection, TooOld, Watcher, prefix_of
+from virtual_time import run
 
 PREFIX = "/registry/core/things/"
 HEAD = b'{"kind":"Thing","apiVersion":"v1",'
@@ -113,12 +114,16 @@ def test_removal_of_what_is_not_there_is_no_event(cache):
     assert watcher.outlet.events == []
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["n", "n-", "n.x", "o"]), st.booleans()), max_size=40))
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["n", "n-", "n.x", "o"]), st.booleans()), max_size=40)
+)
 def test_items_are_in_key_order_and_apart_by_namespace(steps):
     cache = CacheHub(MemoryStorage(), lambda _: Reader(), clock=ManualClock()).cache(PREFIX)
     expected = {}
     for revision, (name, namespace, present) in enumerate(steps, 1):
-        cache.apply([_put(revision, name, namespace=namespace) if present else _gone(revision, name, namespace=namespace)])
+        cache.apply(
+            [_put(revision, name, namespace=namespace) if present else _gone(revision, name, namespace=namespace)]
+        )
         if present:
             expected[f"{PREFIX}{namespace}/{name}"] = revision
         else:
@@ -206,7 +211,11 @@ def test_long_history_is_trimmed_without_losing_its_place(cache, monkeypatch):
     for revision in range(1, 5001):
         cache.apply([_put(revision, f"n{revision % 7}")])
         if revision > 60:
-            assert [event.item.revision for event in cache.since(revision - 3)] == [revision - 2, revision - 1, revision]
+            assert [event.item.revision for event in cache.since(revision - 3)] == [
+                revision - 2,
+                revision - 1,
+                revision,
+            ]
     assert len(cache._events) < 3000
 
 

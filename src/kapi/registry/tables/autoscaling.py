@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.registry.tables import cells
-from kapi.registry.tables.table import AGE, NAME, Table, text
+from kapi.registry.tables.table import AGE, NAME, Table, integer, text
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -96,7 +96,21 @@ def _autoscaler(obj: Object, now: dt.datetime) -> list[Any]:
     ]
 
 
+def _scale(obj: Object, now: dt.datetime) -> list[Any]:
+    wanted, actual = cells.count(obj, "spec", "replicas"), cells.count(obj, "status", "replicas")
+    return [cells.name(obj), wanted, actual, cells.age(obj, now)]
+
+
 TABLES = {
+    ("autoscaling", "scales"): Table(
+        (
+            text("Name", "The name of what is scaled."),
+            integer("Desired", "How many replicas are wanted."),
+            integer("Available", "How many there are."),
+            AGE,
+        ),
+        _scale,
+    ),
     ("autoscaling", "horizontalpodautoscalers"): Table(
         (
             NAME,

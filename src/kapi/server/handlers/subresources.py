@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import NotImplemented501
 from kapi.api.meta import GroupVersionKind
+from kapi.registry.encoding import encode
 from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
 from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
 from kapi.registry.kinds.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
+from kapi.registry.resource import Resource
 from kapi.registry.scale import apply_scale, scale_of
 from kapi.registry.store import Rules
 from kapi.schema.typed import kind_schema
@@ -16,7 +18,8 @@ from kapi.server.decode import Expectation, read_object
 from kapi.server.handlers.patching import patch_with, read_patch
 from kapi.server.handlers.writing import admit_for, check_name, operation_of, put, write_context
 from kapi.server.options import write_options
-from kapi.server.respond import json_response, plain_only
+from kapi.server.respond import json_response, object_response, plain_only, view_for
+from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from kapi.server.options import WriteOptions
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
+
+_SCALES = Resource(*SCALE[:2], "scales", SCALE.kind, "scale", namespaced=True, verbs=())
+"""What a Scale is shown as; nothing is served under this name."""
 
 _FINALIZE = Rules(NamespaceFinalizeStrategy())
 _APPROVAL = Rules(ApprovalStrategy())
@@ -39,10 +45,12 @@ _RESIZE = Rules(ResizeStrategy())
 
 async def get_scale(context: Context) -> Response:
     """GET of /scale."""
-    plain_only(context)
+    view = view_for(context, listing=False, shown=_SCALES)
     store, info = context.served.stored, context.info
-    obj = store.decode(store.get(info.namespace, info.name))
-    return json_response(context, 200, scale_of(obj))
+    item = store.get(info.namespace, info.name)
+    body = encode(scale_of(store.decode(item)))[len(_SCALES.head) :]
+    scale = Item("", item.namespace, item.name, item.revision, body, Selection(None, None))
+    return await object_response(context, 200, view.one(scale))
 
 
 async def update_scale(context: Context) -> Response:
