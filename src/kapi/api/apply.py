@@ -133,8 +133,8 @@ class Ownership:
             return LEAF, claims
         claims = self._reconciled(live, claims)
         contested, lost = self._contest(comparison, live, new, claims, None)
-        taken = fieldset.union(comparison.modified, comparison.added)
-        return fieldset.difference(taken, NEVER_OWNED), _without(_without(claims, contested), lost)
+        taken = fieldset.difference(fieldset.union(comparison.modified, comparison.added), NEVER_OWNED)
+        return fieldset.ordered(taken), _without(_without(claims, contested), lost)
 
     def apply(
         self, live: Object, config: Object, claims: Claims, owner: Owner, *, force: bool
@@ -145,7 +145,10 @@ class Ownership:
         """
         claims = self._reconciled(live, claims)
         last = claims.get(owner)
-        mine = Claim(self._owned(config), self.api_version, last.time if last else None)
+        owned = self._owned(config)
+        # Asking whether it is the same set is cheaper than putting it in order.
+        owned = last.fields if last is not None and last.fields == owned else fieldset.ordered(owned)
+        mine = Claim(owned, self.api_version, last.time if last else None)
         claims = {**claims, owner: mine}
         merged = merge(self.shape, live, config)
         if last is not None and (last.fields != mine.fields or last.api_version != mine.api_version):
@@ -162,7 +165,7 @@ class Ownership:
 
     def _owned(self, config: Object) -> FieldSet:
         owned = fieldset.difference(field_set(self.shape, config), NEVER_OWNED)
-        return fieldset.ordered(self._reset(owned) if self._reset else owned)
+        return self._reset(owned) if self._reset else owned
 
     def _reconciled(self, live: Object, claims: Claims) -> Claims:
         """Claims made under an earlier schema, as they read under today's. Built-in schemas do not change."""

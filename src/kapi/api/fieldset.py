@@ -10,8 +10,8 @@ A set is a tree of dictionaries. Each key is one step of a path, written as Fiel
 
 A place with nothing below it is `{}` and is in the set. So the root `{}` is the empty set, no other place is ever
 without a member, and two sets are equal when their dictionaries are. Sets are shared freely and never changed: every
-function here returns a new one, or one of its arguments. What `parse` returned and what was made by `ordered` is in the
-order of the wire; the other functions keep no order.
+function here returns a new one, or one of its arguments. A set is in the order of the wire when `parse` or `ordered`
+made it, or when it was computed from such sets.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _union(one: FieldSet, other: FieldSet) -> FieldSet:
     for step, below in other.items():
         mine = merged.get(step)
         merged[step] = below if mine is None else _union(mine, below)
-    return merged
+    return merged if len(merged) == len(one) else {step: merged[step] for step in _sorted(merged)}
 
 
 def with_self(below: FieldSet) -> FieldSet:
@@ -277,11 +277,15 @@ def canonical(key: str) -> str:
 
 def ordered(one: FieldSet) -> FieldSet:
     """The same set in the order of the wire."""
-    steps = sorted(one)
+    return {step: ordered(below) if (below := one[step]) else LEAF for step in _sorted(one)}
+
+
+def _sorted(node: FieldSet) -> list[str]:
+    steps = sorted(node)
     # Almost always all steps are fields, whose plain order is the right one; the place itself sorts before them.
     if steps and steps[-1][0] not in "f.":
         steps.sort(key=_order)
-    return {step: ordered(below) if (below := one[step]) else LEAF for step in steps}
+    return steps
 
 
 def value_step(value: Any) -> str:

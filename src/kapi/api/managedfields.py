@@ -144,7 +144,7 @@ def capped(claims: Claims) -> Claims:
             claims[bucket] = claims.pop(first[claim.api_version])
         # The bucket itself may be among the oldest; then the one before it joins it.
         other = claims.pop(first[claim.api_version] if owner == bucket else owner)
-        fields = fieldset.ordered(fieldset.union(other.fields, claims[bucket].fields))
+        fields = fieldset.union(other.fields, claims[bucket].fields)
         claims[bucket] = Claim(fields, claim.api_version, claim.time)
         excess -= 1
     return claims
@@ -236,7 +236,7 @@ class FieldManager:
             return claims
         owner = Owner(manager or UNKNOWN, UPDATE, self._kind.api_version, self._subresource)
         previous = claims[owner].fields if owner in claims else LEAF
-        fields = fieldset.ordered(fieldset.union(taken, previous))
+        fields = fieldset.union(previous, taken)
         return {**claims, owner: Claim(fields, self._kind.api_version, format_time(now))}
 
     # -- apply --------------------------------------------------------------------------------------------------------

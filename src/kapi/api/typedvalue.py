@@ -28,6 +28,14 @@ LAST_LEAF: Final = ATOMIC_LIST
 
 UNTYPED: Final = "untyped"
 
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "numeric": (int, float),
+    "boolean": (bool,),
+    UNTYPED: (str, int, float, bool),
+}
+"""The scalars there are, and the types of their values."""
+
 Field = tuple[str, "Shape"]
 """The step to a field, and its shape."""
 Key = tuple[str, Any]
@@ -59,11 +67,13 @@ class Shape:
         "kind",
         "present",
         "scalar",
+        "types",
         "values",
     )
 
     kind: int
     scalar: str
+    types: tuple[type, ...]
     fields: Mapping[str, Field]
     present: Mapping[str, Any]
     values: Shape | None
@@ -86,6 +96,7 @@ class Shape:
     ) -> None:
         self.kind = kind
         self.scalar = scalar
+        self.types = _TYPES[scalar]
         self.values = values
         self.items = items
         self.key_names = [name for name, _ in keys]
@@ -300,23 +311,13 @@ def _problems(shape: Shape, value: Any) -> list[Problem]:
     if value is None:
         return []
     if kind == SCALAR:
-        return _wrong_scalar(shape.scalar, value)
+        return [] if type(value) in shape.types else _wrong_scalar(shape.scalar, value)
     if kind in (STRUCT, ATOMIC_MAP):
         return _wrong_fields(shape, value) if type(value) is dict else [("", f"expected map, got {_shown(value)}")]
     return _wrong_items(shape, value) if type(value) is list else [("", f"expected list, got {_shown(value)}")]
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "numeric": (int, float),
-    "boolean": (bool,),
-    UNTYPED: (str, int, float, bool),
-}
-
-
 def _wrong_scalar(scalar: str, value: Any) -> list[Problem]:
-    if type(value) in _TYPES[scalar]:
-        return []
     if scalar == "numeric":
         return [("", f"expected numeric (int or float), got {_go_type(value)}")]
     if scalar == "string":
@@ -333,6 +334,8 @@ def _wrong_fields(shape: Shape, value: dict[str, Any]) -> list[Problem]:
         if inner is None:
             # The reference looks no further in this struct.
             return [*found, (f".{name}", "field not declared in schema")]
+        if inner.kind == SCALAR and type(below) in inner.types:
+            continue
         wrong = _problems(inner, below)
         if wrong:
             found += ((f".{name}{path}", message) for path, message in wrong)

@@ -130,7 +130,7 @@ class ControlPlane:
         self.health.add("storage", self._storage_check)
         self.health.add(
             "bootstrap",
-            lambda: None if self._begun else "the objects every cluster has are being created",
+            self._bootstrap_check,
             readiness_only=True,
         )
         self.health.add("shutdown", lambda: "shutting down" if self._stopping else None, readiness_only=True)
@@ -144,6 +144,9 @@ class ControlPlane:
             health=self.health,
             metrics=self.metrics,
         )
+
+    def _bootstrap_check(self) -> str | None:
+        return None if self._begun else "the objects every cluster has are being created"
 
     def _storage_check(self) -> str | None:
         return f"the store has failed: {self.failed.result()}" if self.failed.done() else None
