@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 BUSY = 0.9
 """A load generator that was busy for a larger share of the time may have been what limited the row."""
+CROWDED = 0.2
+"""If others used a larger share of the cores during a row, its absolute figure says little."""
 NOTHING = "\u2013"
 TIMES = "\u00d7"
 
 
 HEADINGS = ["Row", "Kapi", "p50 / p99", "Compared with", "Its figure", "p50 / p99", "Ratio", "of p50, p99", "Budget"]
+MARKS = {
+    "¹": "¹ The load generator was busy all the time; the server may do more than this.",
+    "²": "² Other programs used more than a fifth of the machine meanwhile; trust the ratio more than the figure.",
+}
 TEXT = ("Row", "Compared with")
 
 
@@ -61,7 +67,7 @@ def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
 
 def markdown(result: dict[str, Any]) -> str:
     """The table, with what is needed to judge it."""
-    table = [HEADINGS, *(_cells(row) for row in result["rows"])]
+    table = [HEADINGS, *(_cells(row, result["machine"]["cores"]) for row in result["rows"])]
     # A column that says nothing is left out.
     used = [number for number in range(len(HEADINGS)) if any(cells[number] != NOTHING for cells in table[1:])]
     lines = [f"| {' | '.join(cells[number] for number in used)} |" for cells in table]
@@ -69,14 +75,13 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", _machine(result), *_notes(result)]) + "\n"
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], cores: int) -> list[str]:
     ours = row["kapi"]
     name, theirs = next(iter(row["others"].items()), (NOTHING, None))
     ratios = row["ratios"].get(name, {})
     budget = f"≥ {row['budget']:g}{TIMES}" if row["budget"] and "etcd" in name else NOTHING
-    busy = ours is not None and ours.get("client_cpu", 0) > BUSY
     return [
-        row["title"] + (" ¹" if busy else ""),
+        f"{row['title']} {_marks(ours or {}, cores)}".rstrip(),
         _value(ours, row["unit"]),
         _latencies(ours),
         name,
@@ -86,6 +91,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
         ", ".join(_times(ratios[key]) for key in ("p50", "p99") if key in ratios) or NOTHING,
         budget,
     ]
+
+
+def _marks(figure: Figure, cores: int) -> str:
+    """What to keep in mind about a figure."""
+    busy = "¹" if figure.get("client_cpu", 0) > BUSY else ""
+    return busy + ("²" if figure.get("others_cpu", 0) > CROWDED * cores else "")
 
 
 def _value(figure: Figure | None, unit: str) -> str:
@@ -128,9 +139,8 @@ def _machine(result: dict[str, Any]) -> str:
 
 def _notes(result: dict[str, Any]) -> list[str]:
     notes = [f"No comparison with {name}: {why}." for name, why in result["left_out"].items()]
-    busy = [row for row in result["rows"] if row["kapi"] and row["kapi"].get("client_cpu", 0) > BUSY]
-    if busy:
-        notes.append("¹ The load generator was busy all the time; the server may do more than this.")
+    marks = {mark for row in result["rows"] for mark in _marks(row["kapi"] or {}, result["machine"]["cores"])}
+    notes += [text for mark, text in MARKS.items() if mark in marks]
     for row in result["rows"]:
         notes += [f"**{row['id']} could not be measured on {name}:** {why}" for name, why in row["failures"].items()]
     return [line for note in notes for line in ("", note)]

@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from bench import machine
 from bench.client import LoadError
 from bench.machine import Pinning, starting_on
 
@@ -155,12 +156,15 @@ class Bench:
     # -- measuring ----------------------------------------------------------------------------------------------------
 
     def work(self, running: Running, action: str, **details: Any) -> Figure:
-        """Have the load generator do something to a server; the answer also says how busy the server was."""
-        busy, began = running.busy_seconds(), time.perf_counter()
+        """Have the load generator do something to a server; the answer also says how busy server and others were."""
+        busy, all_busy, began = running.busy_seconds(), machine.busy_seconds(), time.perf_counter()
         self._runs += 1
         job = {"action": action, "address": asdict(running.address), "run": f"r{self._runs}", **details}
         figure = self._load.run(job)
-        return figure | {"server_cpu": (running.busy_seconds() - busy) / (time.perf_counter() - began)}
+        seconds = time.perf_counter() - began
+        server = (running.busy_seconds() - busy) / seconds
+        others = (machine.busy_seconds() - all_busy) / seconds - server - figure["client_cpu"]
+        return figure | {"server_cpu": server, "others_cpu": max(0.0, others)}
 
     def alternate(self, row: str, runners: Mapping[str, Callable[[], Figure]], *, rounds: int = 0) -> None:
         """Let the runners take turns; one that fails is out for this row."""

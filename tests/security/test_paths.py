@@ -63,16 +63,9 @@ async def assert_well_formed(api):
         assert not {".", ".."} & set(location)
 
 
-UNSTORABLE = pytest.mark.xfail(
-    strict=True, reason="a control character in a name is noticed only when the key is made: 500"
-)
-FREE_NAMES = {"events.v1.core", *(identify(one) for one in STORED if one.group == "rbac.authorization.k8s.io")}
-"""Kinds whose names need only be path segments."""
-
-
 @pytest.mark.parametrize(
     "resource",
-    [pytest.param(one, id=identify(one), marks=UNSTORABLE if identify(one) in FREE_NAMES else ()) for one in STORED],
+    [pytest.param(one, id=identify(one)) for one in STORED],
 )
 @served
 async def test_cve_2015_5305_no_object_is_made_with_a_name_that_is_a_path(api, resource):
@@ -92,7 +85,6 @@ async def test_cve_2015_5305_no_object_is_made_with_a_name_that_is_a_path(api, r
     assert all(key.startswith(resource.store.prefix) for key in made)
 
 
-@UNSTORABLE
 @served
 async def test_cve_2015_5305_names_of_roles_may_be_anything_but_a_path(api):
     """Where names are free, as with roles, the check of paths is the only one."""

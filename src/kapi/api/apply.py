@@ -124,14 +124,14 @@ class Ownership:
         self.api_version = api_version
         self._reset = reset
         self._at_version = at_version
-        self._has_fixed_schema = has_fixed_schema
+        self.has_fixed_schema = has_fixed_schema
 
     def update(self, live: Object, new: Object, claims: Claims) -> tuple[FieldSet, Claims]:
         """What a write changed or added, and the claims of everybody once that is taken from them."""
+        claims = self._reconciled(live, claims)
         comparison = self._compare(live, new)
         if comparison is SAME:
             return LEAF, claims
-        claims = self._reconciled(live, claims)
         contested, lost = self._contest(comparison, live, new, claims, None)
         taken = fieldset.difference(fieldset.union(comparison.modified, comparison.added), NEVER_OWNED)
         return fieldset.ordered(taken), _without(_without(claims, contested), lost)
@@ -169,7 +169,7 @@ class Ownership:
 
     def _reconciled(self, live: Object, claims: Claims) -> Claims:
         """Claims made under an earlier schema, as they read under today's. Built-in schemas do not change."""
-        if self._has_fixed_schema:
+        if self.has_fixed_schema:
             return claims
         result: Claims = {}
         for who, claim in claims.items():

@@ -13,7 +13,7 @@ import msgspec
 
 from kapi.api import fieldset
 from kapi.api.typedmerge import compare
-from kapi.api.typedvalue import InvalidValue, field_set, problems
+from kapi.api.typedvalue import field_set, problems
 
 if TYPE_CHECKING:
     from kapi.api.fieldset import FieldSet
@@ -32,20 +32,18 @@ _ESCAPED: Final = (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e"), ("\u202
 def unchanged_fields(shape: Shape, api_version: str, live: Object) -> FieldSet:
     """The fields of the object that still are as the annotation says; none when it says nothing we understand."""
     text = _annotations(live).get(ANNOTATION)
-    if not text:
+    if not isinstance(text, str) or not text:
         return fieldset.LEAF
     try:
         applied: Any = _decode(text)
     except msgspec.DecodeError:
         return fieldset.LEAF
-    if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or problems(shape, applied):
+    if not isinstance(applied, dict) or applied.get("apiVersion") != api_version:
         return fieldset.LEAF
-    try:
-        comparison = compare(shape, applied, live)
-    except InvalidValue:
+    if problems(shape, applied) or problems(shape, live):
         return fieldset.LEAF
     unchanged = field_set(shape, applied)
-    for changed in comparison:
+    for changed in compare(shape, applied, live):
         unchanged = fieldset.difference(unchanged, changed)
     return unchanged
 
@@ -56,7 +54,11 @@ def follow(obj: Object, config: Object) -> None:
     if not annotations.get(ANNOTATION):
         return
     annotations = {**annotations, ANNOTATION: _document(config)}
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATION_BYTES:
+    # Values may be null here, which reads as empty.
+    if (
+        sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items())
+        > MOST_ANNOTATION_BYTES
+    ):
         del annotations[ANNOTATION]
     obj["metadata"] = {**obj["metadata"], "annotations": annotations}
 
@@ -73,5 +75,5 @@ def _document(config: Object) -> str:
     return text + "\n"
 
 
-def _annotations(obj: Object) -> dict[str, str]:
+def _annotations(obj: Object) -> dict[str, str | None]:
     return (obj.get("metadata") or {}).get("annotations") or {}

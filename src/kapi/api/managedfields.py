@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kapi.api import fieldset, lastapplied
-from kapi.api.apply import APPLY, UPDATE, Claim, Claims, FieldConflicts, Owner, Ownership, without_identity
+from kapi.api.apply import (
+    APPLY,
+    NEVER_OWNED,
+    UPDATE,
+    Claim,
+    Claims,
+    FieldConflicts,
+    Owner,
+    Ownership,
+    without_identity,
+)
 from kapi.api.errors import BadRequest, Conflict, PlainError
 from kapi.api.fielderror import quote
 from kapi.api.fieldset import LEAF
@@ -48,7 +58,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode(entries: list[Entry]) -> Claims:
-    """Read entries a client sent. Raises ValueError when one of them is malformed; empty ones are left out."""
+    """Read entries a client sent. Raises ValueError when one of them is malformed."""
     claims: Claims = {}
     for index, entry in enumerate(entries):
         if entry.get("operation") not in (APPLY, UPDATE):
@@ -60,9 +70,8 @@ def decode(entries: list[Entry]) -> Claims:
             raise ValueError(f"missing fieldsType in managed fields entry {index}")
         if kind != FIELDS_TYPE:
             raise ValueError(f"invalid fieldsType {quote(kind)} in managed fields entry {index}")
-        fields = fieldset.parse(entry.get("fieldsV1"))
-        if fields:
-            claims[_owner(entry)] = Claim(fields, entry["apiVersion"], entry.get("time"))
+        fields = fieldset.difference(fieldset.parse(entry.get("fieldsV1")), NEVER_OWNED)
+        claims[_owner(entry)] = Claim(fields, entry["apiVersion"], entry.get("time"))
     return claims
 
 
@@ -195,10 +204,11 @@ class FieldManager:
         sent = metadata.pop("managedFields", None)
         before = live["metadata"].get("managedFields") if live else None
         claims = self._sent(sent, before)
-        if claims is None and not before and live is not None:
+        if live is not None and not (before if claims is None else claims):
             return
-        if claims is not None and not claims and live is not None:
-            return
+        if claims is not None:
+            # Owners of nothing count as somebody's statement, but there is nothing to record.
+            claims = {owner: claim for owner, claim in claims.items() if claim.fields}
         if live is not None and self._is_same(live, new):
             entries = before if claims is None else encode(capped(claims))
         else:
@@ -218,7 +228,8 @@ class FieldManager:
             return None
 
     def _is_same(self, live: Object, new: Object) -> bool:
-        return same(self._ownership.shape, without_identity(live), without_identity(new))
+        rules = self._ownership
+        return rules.has_fixed_schema and same(rules.shape, without_identity(live), without_identity(new))
 
     def _updated(
         self, live: Object | None, new: Object, claims: Claims, manager: str, now: dt.datetime

@@ -35,6 +35,10 @@ _is_integer = re.compile(r"[+-]?[0-9]{1,40}").fullmatch
 _NO_LABELS: Labels = {}
 
 
+_REMEMBERED_LENGTH = 512
+"""Longer selectors are parsed each time: anybody may send them, and what is remembered is memory."""
+
+
 class SelectorError(ValueError):
     """A selector that cannot be read; the text is the whole message."""
 
@@ -75,7 +79,7 @@ class LabelSelector:
     @staticmethod
     def parse(text: str) -> LabelSelector:
         """Read `a=b,c in (d,e),!f`; raises SelectorError."""
-        return _parse_labels(text)
+        return _parse_labels(text) if len(text) <= _REMEMBERED_LENGTH else _parse_labels.__wrapped__(text)
 
     @classmethod
     def of(cls, labels: Labels) -> LabelSelector:
@@ -454,7 +458,7 @@ class FieldSelector:
     @staticmethod
     def parse(text: str) -> FieldSelector:
         """Read `metadata.name=x,status.phase!=Running`; raises SelectorError."""
-        return _parse_fields(text)
+        return _parse_fields(text) if len(text) <= _REMEMBERED_LENGTH else _parse_fields.__wrapped__(text)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether the fields satisfy every requirement."""

@@ -62,5 +62,8 @@ PATCH_COPY_BYTES: Final = 3 * MIB
 ACCEPT_CLAUSES: Final = 32
 """Media ranges looked at in an `Accept` header; the rest is ignored."""
 
+NEGOTIATION_LENGTH: Final = 1024
+"""Longer headers are read each time and not remembered."""
+
 NEGOTIATION_CACHE: Final = 512
 """Distinct header values remembered. Clients send a handful; the bound is for those who send random ones."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
 from kapi.api.errors import NotAcceptable, UnsupportedMediaType
-from kapi.codec.limits import ACCEPT_CLAUSES, NEGOTIATION_CACHE
+from kapi.codec.limits import ACCEPT_CLAUSES, NEGOTIATION_CACHE, NEGOTIATION_LENGTH
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -87,7 +87,9 @@ def accept(header: str | None, offer: Offer = OBJECTS) -> Accepted:
     Raises:
         NotAcceptable: there is none.
     """
-    return _accept(header, offer) if header else offer.first
+    if not header:
+        return offer.first
+    return _accept(header, offer) if len(header) <= NEGOTIATION_LENGTH else _accept.__wrapped__(header, offer)
 
 
 def accept_stream(header: str | None, offer: Offer = COLLECTION) -> Accepted:
@@ -122,14 +124,13 @@ def is_pretty(query: str, user_agent: str) -> bool:
     return user_agent.startswith(_PEOPLE)
 
 
-@lru_cache(maxsize=NEGOTIATION_CACHE)
 def body_type(content_type: str | None) -> str:
     """The format of a request body: JSON when the client does not say.
 
     Raises:
         UnsupportedMediaType: it is none that we read.
     """
-    if not content_type:
+    if not content_type or content_type == JSON:
         return JSON
     match = _MEDIA_TYPE.fullmatch(content_type)
     media_type = match[1].lower() if match else ""
@@ -138,7 +139,6 @@ def body_type(content_type: str | None) -> str:
     return media_type
 
 
-@lru_cache(maxsize=NEGOTIATION_CACHE)
 def patch_type(content_type: str | None, *, custom: bool = False) -> str:
     """The kind of patch a body is. Strategic merge needs Go types upstream, so custom resources do not have it.
 

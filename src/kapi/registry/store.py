@@ -201,7 +201,11 @@ class Store:
     async def _insert(self, context: WriteContext, obj: Object) -> Written:
         metadata = obj["metadata"]
         name = metadata["name"]
-        key = self.key(metadata.get("namespace", ""), name)
+        try:
+            key = self.key(metadata.get("namespace", ""), name)
+        except ValueError:
+            self._raise(name, [invalid("metadata.name", name, "may not contain control characters")])
+            raise
         existing = self.cache.get(key)
         if existing is not None:
             raise self._exists(metadata, existing)

@@ -100,8 +100,9 @@ def _unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
 
 def check_kind(obj: Object, gvk: GroupVersionKind) -> None:
     """What the object says it is must be what the endpoint serves; saying nothing is fine."""
-    kind = obj.get("kind") or gvk.kind
-    api_version = obj.get("apiVersion") or gvk.api_version
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    kind = gvk.kind if kind is None or kind == "" else kind
+    api_version = gvk.api_version if api_version is None or api_version == "" else api_version
     if kind == gvk.kind and api_version == gvk.api_version:
         obj["kind"], obj["apiVersion"] = kind, api_version
         return

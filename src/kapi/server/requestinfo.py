@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_PARAMETERS = 200
+REMEMBERED_LENGTH = 512
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -65,9 +66,13 @@ class RequestInfo:
         """A path that reads as a resource and can never be one."""
 
 
-@lru_cache(maxsize=4096)
 def parse_query(query: str) -> Mapping[str, str]:
     """The query as a mapping; the first of repeated parameters counts. Shared between requests: read only."""
+    # Clients ask the same short things again and again. Long ones are not remembered: anybody may send them.
+    return _remembered(query) if len(query) <= REMEMBERED_LENGTH else _parse_query(query)
+
+
+def _parse_query(query: str) -> Mapping[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict")
     except ValueError as error:
@@ -76,6 +81,9 @@ def parse_query(query: str) -> Mapping[str, str]:
     for key, value in pairs:
         result.setdefault(key, value)
     return MappingProxyType(result)
+
+
+_remembered = lru_cache(maxsize=4096)(_parse_query)
 
 
 def is_true(query: Mapping[str, str], key: str) -> bool:

@@ -18,7 +18,7 @@ from kapi.registry.kinds.pod.subresources import (
 from kapi.schema.typed import kind_schema
 from kapi.server.decode import Expectation, read_object
 from kapi.server.handlers.deleting import options_of
-from kapi.server.handlers.writing import admit_for, operation_of, settle_namespace, write_context
+from kapi.server.handlers.writing import operation_of, settle_namespace, write_context
 from kapi.server.options import write_options
 from kapi.server.respond import plain_only, status_response
 from kapi.storage.interface import RevisionMismatch
@@ -49,6 +49,7 @@ async def create_binding(context: Context) -> Response:
     settle_namespace(context, binding["metadata"])
     name = context.info.name or binding["metadata"].get("name", "")
     check_binding(name, binding)
+    await _admit(context, name, binding, options)
     store = context.services.catalog.store("pods")
     now = context.services.clock.now()
     while True:
@@ -64,6 +65,13 @@ async def create_binding(context: Context) -> Response:
         except RevisionMismatch:
             continue
     return status_response(context, dict(_CREATED), code=201)
+
+
+async def _admit(context: Context, name: str, obj: Object, options: WriteOptions) -> None:
+    """All of admission, before anything is written: a Binding and an Eviction are created, though not stored."""
+    operation = operation_of(context, "CREATE", name, options)
+    await context.services.admission.mutate(operation, obj, None)
+    await context.services.admission.validate(operation, obj, None)
 
 
 def _check_preconditions(store: Store, pod: Object, binding: Object) -> None:
@@ -83,6 +91,7 @@ async def create_eviction(context: Context) -> Response:
     eviction = await read_object(context, expected, validation=options.field_validation)
     if eviction["metadata"].get("name", context.info.name) != context.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
+    await _admit(context, context.info.name, eviction, options)
     delete_options, dry_run = options_of(eviction.get("deleteOptions") or {})
     asked = options._replace(dry_run=options.dry_run or dry_run)
     for _ in range(ATTEMPTS):
@@ -134,11 +143,12 @@ async def _delete_pod(context: Context, options: WriteOptions, delete_options: D
             return False
         if pin and delete_options.resource_version is None:
             delete_options = replace(delete_options, resource_version=str(marked.revision))
-    operation = operation_of(context, "DELETE", info.name, options)
-    await store.delete(
-        write_context(context, options), info.namespace, info.name, delete_options, admit_for(context, operation)
-    )
+    await store.delete(write_context(context, options), info.namespace, info.name, delete_options, _admitted)
     return True
+
+
+async def _admitted(obj: Object | None, old: Object | None) -> None:
+    """The eviction has been through admission; the deletion it stands for is not asked about again."""
 
 
 async def _mark(context: Context, item: Item, *, pin: bool) -> Item | None:

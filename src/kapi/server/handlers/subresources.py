@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import NotImplemented501
 from kapi.api.meta import GroupVersionKind
-from kapi.registry.encoding import encode
+from kapi.registry.encoding import copy_of, encode
 from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
 from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
 from kapi.registry.kinds.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
@@ -16,13 +16,13 @@ from kapi.registry.store import Rules
 from kapi.schema.typed import kind_schema
 from kapi.server.decode import Expectation, read_object
 from kapi.server.handlers.patching import patch_with, read_patch
-from kapi.server.handlers.writing import admit_for, check_name, operation_of, put, write_context
+from kapi.server.handlers.writing import check_name, operation_of, put, write_context
 from kapi.server.options import write_options
 from kapi.server.respond import json_response, object_response, plain_only, view_for
 from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from kapi.api.meta import Object
     from kapi.server.context import Context
@@ -61,10 +61,7 @@ async def update_scale(context: Context) -> Response:
     scale = await read_object(context, expected, validation=options.field_validation)
     check_name(context, scale["metadata"])
 
-    async def build(old: Object) -> Object:
-        return apply_scale(old, scale)
-
-    return await _write_scale(context, options, build)
+    return await _write_scale(context, options, lambda _: copy_of(scale))
 
 
 async def patch_scale(context: Context) -> Response:
@@ -73,23 +70,31 @@ async def patch_scale(context: Context) -> Response:
     plain_only(context)
     options = write_options(context.query, "PatchOptions")
 
-    async def build(old: Object) -> Object:
-        scale = apply(scale_of(old), options.field_validation)
+    def wanted(current: Object) -> Object:
+        scale = apply(current, options.field_validation)
         check_name(context, scale["metadata"])
+        return scale
+
+    return await _write_scale(context, options, wanted)
+
+
+async def _write_scale(context: Context, options: WriteOptions, wanted: Callable[[Object], Object]) -> Response:
+    """Change the object behind a Scale; `wanted` is given the Scale as it is. Admission sees Scales only."""
+    store, info = context.served.stored, context.info
+    admission = context.services.admission
+    operation = operation_of(context, "UPDATE", info.name, options)
+
+    async def build(old: Object) -> Object:
+        current = scale_of(old)
+        scale = wanted(scale_of(old))
+        await admission.mutate(operation, scale, current)
         return apply_scale(old, scale)
 
-    return await _write_scale(context, options, build)
+    async def admit(obj: Object | None, old: Object | None) -> None:
+        await admission.validate(operation, obj and scale_of(obj), old and scale_of(old))
 
-
-async def _write_scale(
-    context: Context, options: WriteOptions, build: Callable[[Object], Awaitable[Object]]
-) -> Response:
-    store, info = context.served.stored, context.info
-    operation = operation_of(context, "UPDATE", info.name, options)
     writing = write_context(context, options)
-    written = await store.update(
-        writing, info.namespace, info.name, build, admit_for(context, operation), rules=store.rules
-    )
+    written = await store.update(writing, info.namespace, info.name, build, admit, rules=store.rules)
     return json_response(context, 200, scale_of(store.decode(written.item)))
 
 

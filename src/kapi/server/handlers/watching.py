@@ -118,6 +118,8 @@ class _Session:
                 return
             batch = events[:SLICE]
             watcher.offer(batch)
+            for event in batch:
+                event.chunks = {}
             since = batch[-1].item.revision
             if stream.pending > MAX_PENDING // 2:
                 await stream.drain()
