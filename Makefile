@@ -37,6 +37,7 @@ check: $(INSTALLED) ## Lint, format, types, architecture, documentation
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_tree.py
+	$(BIN)/python tools/write_reference.py --check
 	$(BIN)/python tools/check_docs.py
 
 peers: $(INSTALLED) ## Run the tests against real kubectl and other people's clients

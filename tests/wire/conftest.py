@@ -6,19 +6,19 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import Server
+from kapi_process import Server
+from peers import PEERS, peer
 from transcript import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-PEERS = Path(__file__).parents[2] / ".peers"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,19 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="Run the kubectl sessions against this control plane instead of one of our own, to check what they expect.",
     )
-
-
-def skipped(tool: str) -> str:
-    """Why a tool is not there."""
-    reason = PEERS / "skipped" / tool
-    return reason.read_text().strip() if reason.exists() else "tests/wire/install has not been run"
-
-
-def peer(path: Path, tool: str) -> Path:
-    """The program of a peer, or a skipped test."""
-    if not path.exists():
-        pytest.skip(f"{tool}: {skipped(tool)}")
-    return path
 
 
 @dataclass(frozen=True)
@@ -131,13 +118,14 @@ def terminal(kubectl: Kubectl, kubectl_server: Path, tmp_path: Path, request: py
         "TZ": "UTC",
         "KUBECTL_KUBERC": "false",
     }
-    namespace = f"{_namespace(request.node.originalname)}-{kubectl.minor}"
+    namespace = _namespace(request.node)
     terminal = Terminal(work, environment, kubectl.minor, namespace)
     terminal.output(f"kubectl create namespace {namespace}")
     terminal.output(f"kubectl config set-context --current --namespace={namespace}")
     return terminal
 
 
-def _namespace(test: str) -> str:
-    """A namespace named after the test: what a person sees when a session is kept open."""
-    return test.removeprefix("test_").replace("_", "-")[:50].rstrip("-")
+def _namespace(test: pytest.Item) -> str:
+    """A namespace named after the test, and its own also where tests of several kubectls share a server."""
+    readable = test.name.partition("[")[0].removeprefix("test_").replace("_", "-")
+    return f"{readable[:50].rstrip('-')}-{zlib.crc32(test.name.encode()):08x}"

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import PEERS, peer
+from peers import PEERS, peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from running import Server
+    from kapi_process import Server
 
 pytestmark = pytest.mark.peers
 

@@ -55,10 +55,9 @@ def test_api_versions_lists_every_group(terminal):
 
 
 def test_api_resources_shows_short_names_scope_and_kind(terminal):
-    version_column = "APIVERSION"
-    terminal(f"""
+    terminal("""
         $ kubectl api-resources --api-group=apps
-        NAME                  SHORTNAMES   {version_column}   NAMESPACED   KIND
+        NAME                  SHORTNAMES   APIVERSION   NAMESPACED   KIND
         controllerrevisions                apps/v1      true         ControllerRevision
         daemonsets            ds           apps/v1      true         DaemonSet
         deployments           deploy       apps/v1      true         Deployment
@@ -85,6 +84,7 @@ def test_api_resources_knows_what_can_be_done_with_each(terminal):
     assert "list" not in verbs["bindings"]
 
 
+@pytest.mark.xfail(reason="impersonation is not there yet", strict=True)
 def test_an_admin_may_do_everything_and_others_nothing(terminal):
     terminal("""
         $ kubectl auth can-i create deployments
@@ -104,6 +104,7 @@ def test_an_admin_may_do_everything_and_others_nothing(terminal):
     """)
 
 
+@pytest.mark.xfail(reason="impersonation and RBAC are not there yet", strict=True)
 def test_a_role_and_its_binding_open_what_they_name(terminal):
     terminal("""
         $ kubectl create role reader --verb=get,list --resource=configmaps
@@ -242,7 +243,9 @@ def test_a_proxy_passes_requests_on(terminal):
         try:
             assert proxy.stdout is not None
             address = proxy.stdout.readline().removeprefix("Starting to serve on ").strip()
-            with urllib.request.urlopen(f"http://{address}/api/v1/namespaces/{terminal.namespace}", timeout=10) as answer:
+            with urllib.request.urlopen(
+                f"http://{address}/api/v1/namespaces/{terminal.namespace}", timeout=10
+            ) as answer:
                 assert json.load(answer)["metadata"]["name"] == terminal.namespace
         finally:
             proxy.terminate()

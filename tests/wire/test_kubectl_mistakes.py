@@ -37,7 +37,9 @@ def test_a_kind_that_does_not_exist(terminal):
             [1]
         """)
     terminal.write("old.yaml", "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\n")
-    assert 'no matches for kind "Deployment" in version "extensions/v1beta1"' in terminal.run("kubectl create -f old.yaml")
+    assert 'no matches for kind "Deployment" in version "extensions/v1beta1"' in terminal.run(
+        "kubectl create -f old.yaml"
+    )
 
 
 def test_a_field_that_does_not_exist(terminal):
@@ -144,9 +146,7 @@ def test_yaml_that_is_not_yaml(terminal):
     terminal.write("broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a\n")
     shown = terminal.run("kubectl apply -f broken.yaml")
     assert "error parsing broken.yaml: error converting YAML to JSON" in shown
-    assert terminal.run("kubectl apply -f missing.yaml").startswith(
-        'error: the path "missing.yaml" does not exist'
-    )
+    assert terminal.run("kubectl apply -f missing.yaml").startswith('error: the path "missing.yaml" does not exist')
     terminal.write("nameless.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n")
     shown = terminal.run("kubectl create -f nameless.yaml")
     assert "name or generateName is required" in shown

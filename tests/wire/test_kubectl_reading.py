@@ -226,7 +226,7 @@ def test_a_watch_can_say_what_happened(terminal):
             # else in this namespace.
             terminal.output("kubectl create configmap a --from-literal=x=1")
             assert lines.readline().split()[:3] == ["ADDED", "a", "1"]
-            terminal.output("kubectl patch configmap a -p '{\"data\":{\"y\":\"2\"}}'")
+            terminal.output('kubectl patch configmap a -p \'{"data":{"y":"2"}}\'')
             assert lines.readline().split()[:3] == ["MODIFIED", "a", "2"]
             terminal.output("kubectl delete configmap a")
             assert lines.readline().split()[:3] == ["DELETED", "a", "2"]

@@ -142,7 +142,9 @@ def test_apply_creates_changes_and_leaves_alone(terminal):
               - {name: web, image: "nginx:1", env: [{name: A, value: "1"}, {name: B, value: "2"}]}
     """
     terminal.write("one.yaml", manifest)
-    terminal.write("two.yaml", manifest.replace("nginx:1", "nginx:2").replace('{name: B, value: "2"}', '{name: C, value: "3"}'))
+    terminal.write(
+        "two.yaml", manifest.replace("nginx:1", "nginx:2").replace('{name: B, value: "2"}', '{name: C, value: "3"}')
+    )
     terminal("""
         $ kubectl apply -f one.yaml
         deployment.apps/web created
@@ -309,7 +311,7 @@ def test_waiting_for_a_deletion(terminal):
         stdout=subprocess.PIPE,
         text=True,
     ) as waiting:
-        terminal.output("kubectl patch configmap held --type=merge -p '{\"metadata\":{\"finalizers\":null}}'")
+        terminal.output('kubectl patch configmap held --type=merge -p \'{"metadata":{"finalizers":null}}\'')
         assert waiting.wait(30) == 0
 
 

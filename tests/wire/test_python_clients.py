@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import PEERS, peer
+from peers import PEERS, peer
 
 if TYPE_CHECKING:
-    from running import Server
+    from kapi_process import Server
 
 pytestmark = pytest.mark.peers
 

@@ -105,7 +105,7 @@ class Terminal:
                 raise AssertionError(f"$ {step.command}\n--- expected\n{expected}\n--- got\n{got}\n---")
 
     def _expected(self, shown: str) -> str:
-        shown = normalised(shown)
+        shown = normalised(shown).replace(self.namespace, "<ns>")
         for since, new, old in OLDER:
             if self.minor < since:
                 shown = new.sub(old, shown)

@@ -12,7 +12,7 @@ Claims of other versions of the kind are judged on the object converted to that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.api import fieldset
 from kapi.api.fieldset import LEAF, FieldSet
@@ -239,7 +239,7 @@ class Ownership:
             managed[claim.api_version] = fieldset.union(managed.get(claim.api_version, LEAF), claim.fields)
         if len(managed) == 1 and not fieldset.difference(gone, ensure_named(shape, managed[last.api_version])):
             return merged
-        pruned: Any = remove(shape, whole, gone)
+        pruned = _removed(shape, whole, gone)
         # The version of the claim comes first: conversion may need fields that only this puts back.
         for version, owned in managed.items():
             pruned = self._with_owned(whole, pruned, version, owned)
@@ -248,7 +248,7 @@ class Ownership:
             return merged
         # Only what the owner had applied may go; whatever else is missing now comes back.
         removed = fieldset.intersection(_difference(shape, whole, placed[1]), gone)
-        result = self._at(remove(shape, whole, removed) if removed else whole, self.api_version)
+        result = self._at(_removed(shape, whole, removed), self.api_version)
         return result[1] if result else merged
 
     def _with_owned(self, whole: Object, pruned: Object, api_version: str, owned: FieldSet) -> Object:
@@ -258,8 +258,12 @@ class Ownership:
             return pruned
         shape, obj = full
         removed = fieldset.difference(_difference(shape, obj, part[1]), ensure_named(shape, owned))
-        result: Object = remove(shape, obj, removed) if removed else obj
-        return result
+        return _removed(shape, obj, removed)
+
+
+def _removed(shape: Shape, obj: Object, fields: FieldSet) -> Object:
+    """An object without some fields; itself when there are none."""
+    return (remove(shape, obj, fields) or {}) if fields else obj
 
 
 def _difference(shape: Shape, whole: Object, part: Object) -> FieldSet:

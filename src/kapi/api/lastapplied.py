@@ -66,8 +66,8 @@ def follow(obj: Object, config: Object) -> None:
 def _document(config: Object) -> str:
     """The configuration without the annotation itself, in the form the reference gives it."""
     annotations = _annotations(config)
-    if ANNOTATION in annotations:
-        kept = {key: value for key, value in annotations.items() if key != ANNOTATION}
+    if annotations:
+        kept = {key: value or "" for key, value in annotations.items() if key != ANNOTATION}
         config = {**config, "metadata": {**config["metadata"], "annotations": kept}}
     text = _encode(config).decode()
     for character, escape in _ESCAPED:

@@ -384,22 +384,24 @@ def parent_entries(
     """The managedFields of an object after its Scale was written, given those of the Scale.
 
     Owners of the replicas who are no longer owners in the Scale lose them. New owners come without a time, as in the
-    reference.
+    reference. Who owns both is the same owner although the versions differ; the reference makes two entries of it.
     """
-    owners = stored(scale)
+    owners = {owner._replace(api_version=""): claim for owner, claim in stored(scale).items()}
     claims: Claims = {}
     for owner, claim in stored(entries).items():
         if claim.api_version not in replicas:
             continue
         path = replicas[claim.api_version]
         fields = claim.fields
-        if path is not None and fieldset.contains(fields, path) and owners.pop(owner, None) is None:
-            fields = fieldset.difference(fields, fieldset.of(path))
+        if path is not None and fieldset.contains(fields, path):
+            still = owners.pop(owner._replace(api_version=""), None)
+            fields = fieldset.difference(fields, fieldset.of(path)) if still is None else fields
         if fields:
             claims[owner] = claim._replace(fields=fields)
-    times = {owner: claim.time for owner, claim in stored(entries).items()}
+    path = replicas.get(api_version)
     for owner, claim in owners.items():
-        path = replicas.get(api_version)
         if path is not None and fieldset.contains(claim.fields, _REPLICAS):
-            claims[owner] = Claim(fieldset.of(path), api_version, times.get(owner))
+            mine = owner if owner.operation == APPLY else owner._replace(api_version=api_version)
+            previous = claims.get(mine, Claim(LEAF, api_version))
+            claims[mine] = previous._replace(fields=fieldset.union(previous.fields, fieldset.of(path)))
     return encode(claims)

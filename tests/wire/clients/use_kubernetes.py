@@ -1,10 +1,21 @@
 """The official client: create, read, list, watch, patch in three ways, replace, conflict, delete."""
 
 import sys
+from collections.abc import Callable
 
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
+
+
+def refusal(action: Callable[[], object]) -> ApiException:
+    """The error of a call that must fail."""
+    try:
+        action()
+    except ApiException as error:
+        return error
+    raise AssertionError("it was accepted")
+
 
 namespace = sys.argv[1]
 config.load_kube_config()
@@ -28,13 +39,9 @@ patched = core.patch_namespaced_config_map("a", namespace, [{"op": "remove", "pa
 assert patched.data == {"k": "2"}
 print("patched", patched.data)
 
-try:
-    core.replace_namespaced_config_map("a", namespace, created)
-except ApiException as error:
-    assert error.status == 409, error
-    print("conflict", error.reason)
-else:
-    raise AssertionError("a replace with an old version was accepted")
+error = refusal(lambda: core.replace_namespaced_config_map("a", namespace, created))
+assert error.status == 409, error
+print("conflict", error.reason)
 patched.data = {"k": "4"}
 assert core.replace_namespaced_config_map("a", namespace, patched).data == {"k": "4"}
 
@@ -77,8 +84,6 @@ assert leases.get(name="l", namespace=namespace).metadata.name == "l"
 assert leases.delete(name="l", namespace=namespace).status == "Success"
 print("dynamic ok")
 
-try:
-    core.read_namespaced_config_map("a", namespace)
-except ApiException as error:
-    assert error.status == 404, error
-    print("gone", error.status)
+error = refusal(lambda: core.read_namespaced_config_map("a", namespace))
+assert error.status == 404, error
+print("gone", error.status)

@@ -1,6 +1,7 @@
 """lightkube: create, get, list, watch, patch, replace, scale, delete."""
 
 import sys
+from collections.abc import Callable
 
 from lightkube import ApiError, Client
 from lightkube.models.apps_v1 import DeploymentSpec
@@ -9,6 +10,16 @@ from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace
 from lightkube.types import PatchType
+
+
+def refusal(action: Callable[[], object]) -> ApiError:
+    """The error of a call that must fail."""
+    try:
+        action()
+    except ApiError as error:
+        return error
+    raise AssertionError("it was accepted")
+
 
 namespace = sys.argv[1]
 client = Client(namespace=namespace)
@@ -26,13 +37,9 @@ patched = client.patch(ConfigMap, "a", [{"op": "test", "path": "/data/k", "value
 assert patched.data == {"k": "2", "l": "3"}, patched.data
 print("patched", patched.data)
 
-try:
-    client.replace(created)
-except ApiError as error:
-    assert error.status.code == 409, error
-    print("conflict", error.status.reason)
-else:
-    raise AssertionError("a replace with an old version was accepted")
+error = refusal(lambda: client.replace(created))
+assert error.status.code == 409, error
+print("conflict", error.status.reason)
 
 labels = {"app": "web"}
 client.create(
@@ -61,8 +68,6 @@ for kind, item in client.watch(ConfigMap, resource_version=created.metadata.reso
 assert seen == ["MODIFIED", "MODIFIED", "DELETED"], seen
 print("watched", *seen)
 
-try:
-    client.get(ConfigMap, "a")
-except ApiError as error:
-    assert error.status.code == 404, error
-    print("gone", error.status.code)
+error = refusal(lambda: client.get(ConfigMap, "a"))
+assert error.status.code == 404, error
+print("gone", error.status.code)
