@@ -21,6 +21,7 @@ from kapi.server.health import Health
 from kapi.server.inprocess import InProcessTransport
 from kapi.server.message import Peer, Request
 from kapi.server.metrics import Metrics
+from kapi.server.ownership import Owners
 from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.services import Services
@@ -182,6 +183,7 @@ class Api:
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
             health=self.health,
             metrics=self.metrics,
+            owners=Owners(self.catalog),
             address="127.0.0.1:6443",
         )
         self.pipeline = Pipeline(self.services, router(self.services))

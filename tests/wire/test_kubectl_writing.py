@@ -267,6 +267,7 @@ def test_deleting(terminal):
 
 
 def test_a_finalizer_holds_an_object_back(terminal):
+    # Some kubectls log that their watch ended when they give up waiting.
     terminal.write(
         "held.yaml",
         """
@@ -282,7 +283,7 @@ def test_a_finalizer_holds_an_object_back(terminal):
         configmap "held" deleted from <ns> namespace
         $ kubectl get configmap held -o jsonpath='{.metadata.finalizers} {.metadata.deletionGracePeriodSeconds}'
         ["example.com/hold"] 0
-        $ kubectl delete configmap held --timeout=2s
+        $ set -o pipefail; kubectl delete configmap held --timeout=2s 2>&1 | grep -v reflector.go
         configmap "held" deleted from <ns> namespace
         error: timed out waiting for the condition on configmaps/held
         [1]
@@ -319,7 +320,7 @@ def test_waiting_for_a_condition(terminal):
     terminal("""
         $ kubectl create job once --image=busybox
         job.batch/once created
-        $ kubectl wait --for=condition=complete job/once --timeout=1s
+        $ set -o pipefail; kubectl wait --for=condition=complete job/once --timeout=2s 2>&1 | grep -v reflector.go
         error: timed out waiting for the condition on jobs/once
         [1]
     """)

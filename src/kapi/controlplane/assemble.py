@@ -21,6 +21,7 @@ from kapi.server.context import User
 from kapi.server.health import Health
 from kapi.server.inprocess import InProcessTransport
 from kapi.server.metrics import Metrics
+from kapi.server.ownership import Owners
 from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.serve import Server
@@ -143,6 +144,7 @@ class ControlPlane:
             admission=Admission([lifecycle], []),
             health=self.health,
             metrics=self.metrics,
+            owners=Owners(catalog),
         )
 
     def _bootstrap_check(self) -> str | None:

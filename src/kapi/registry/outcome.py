@@ -1,10 +1,12 @@
-"""What goes into a write besides the object, and what comes out: the admission callback and the outcome."""
+"""What goes into a write besides the object, and what comes out: how it is built, who is asked, the outcome."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kapi.api.meta import Object
     from kapi.storage.watchcache import Item
 
@@ -14,6 +16,17 @@ class Admit(Protocol):
 
     async def __call__(self, obj: Object | None, old: Object | None) -> None:
         """Judge the operation."""
+        ...
+
+
+class Build(Protocol):
+    """Makes the wanted state of an object, once or, when a race was lost, again.
+
+    `old` is the current state and is only read; `fresh` gives a copy of it that may be changed or taken apart.
+    """
+
+    async def __call__(self, old: Object, fresh: Callable[[], Object]) -> Object:
+        """The wanted state."""
         ...
 
 

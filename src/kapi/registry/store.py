@@ -10,13 +10,14 @@ A dry run goes through every step but the last: nothing is reserved and nothing 
 from __future__ import annotations
 
 import asyncio
-import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError, RequestEntityTooLarge
 from kapi.api.fielderror import invalid, quote
+from kapi.api.managedfields import keep_times
 from kapi.api.meta import format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
@@ -25,18 +26,19 @@ from kapi.registry import deletion
 from kapi.registry.encoding import decode, draft, encode, head_of
 from kapi.registry.outcome import Written
 from kapi.registry.strategy import Strategy, WriteContext, copy_field
+from kapi.registry.uid import new_uid
 from kapi.storage.interface import RevisionMismatch
 from kapi.storage.keys import object_key, resource_prefix
 from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from kapi.api.errors import GroupResource
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.deletion import DeleteOptions
-    from kapi.registry.outcome import Admit
+    from kapi.registry.outcome import Admit, Build
     from kapi.schema.typed import KindSchema
     from kapi.storage.interface import Draft, Entry, Storage
     from kapi.storage.watchcache import CacheHub
@@ -77,7 +79,8 @@ class StatusRules(Rules):
         for key in old.keys() - {"metadata", "status"}:
             obj[key] = old[key]
         if self.strategy.resets_metadata_on_status:
-            obj["metadata"] = dict(old["metadata"])
+            entries = obj["metadata"].get("managedFields")
+            obj["metadata"] = {**old["metadata"], **({"managedFields": entries} if entries else {})}
         elif self.strategy.resets_labels_on_status:
             copy_field(obj["metadata"], old["metadata"], "labels")
         self.strategy.prepare_status(context, obj, old)
@@ -181,7 +184,7 @@ class Store:
 
     def _prepare_create(self, context: WriteContext, obj: Object) -> None:
         metadata = obj["metadata"]
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = new_uid()
         metadata["creationTimestamp"] = format_time(context.now)
         strategy = self.strategy
         if strategy.has_status and not strategy.keeps_status_on_create:
@@ -229,13 +232,13 @@ class Store:
         context: WriteContext,
         namespace: str,
         name: str,
-        build: Callable[[Object], Awaitable[Object]],
+        build: Build,
         admit: Admit,
         *,
         rules: Rules | None = None,
         patch: bool = False,
     ) -> Written:
-        """Change an object: `build` is given the current state (its own copy) and returns the wanted one.
+        """Change an object to what `build` makes of it.
 
         A uid in the wanted state is a precondition, unless it is the result of a `patch`; there it is a forbidden
         change.
@@ -247,10 +250,11 @@ class Store:
         while True:
             item = self.get(namespace, name)
             old = self.decode(item)
-            obj = await build(self.decode(item))
+            obj = await build(old, partial(self.decode, item))
             self._check_preconditions(item, obj, old, patch=patch)
             self._prepare_update(context, rules, obj, old)
             await admit(obj, old)
+            keep_times(old, obj)
             if _same(obj, old):
                 return Written(item)
             deleted = self.should_delete(obj, old)
@@ -347,6 +351,10 @@ class Store:
             raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
         selection = self._selection(obj)
         revision = await self.storage.put(key, value, expected, selection)
+        # The cache has taken the write in before we hear of it, unless a later one has replaced it already.
+        item = self.cache.get(key)
+        if item is not None and item.revision == revision:
+            return item
         return self._item(key, obj, revision, value, selection)
 
     async def remove(self, item: Item) -> int:

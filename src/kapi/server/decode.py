@@ -132,20 +132,26 @@ def coerce(obj: Object, expected: Expectation) -> list[str]:
     """Bring a decoded object into its schema's shape, in place; returns what was unknown."""
     gvk = expected.gvk
     try:
-        unknown = expected.schema.coerce(obj)
+        return shape_up(obj, expected.schema)
     except TypeMismatch as error:
         raise BadRequest(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {error}') from None
-    tidy(obj)
-    return [f'unknown field "{path}"' for path in unknown]
 
 
-def tidy(obj: Object) -> None:
-    """Drop from metadata what is empty, and what only the server keeps."""
+def shape_up(obj: Object, schema: KindSchema) -> list[str]:
+    """The same, raising what the schema raises; unknown fields come as complete texts.
+
+    Empty lists and maps in metadata mean nothing and go, but for an empty managedFields, which asks to forget them.
+    """
+    metadata = obj.get("metadata")
+    forgets = isinstance(metadata, dict) and metadata.get("managedFields") == []
+    unknown = schema.coerce(obj)
     metadata = obj.setdefault("metadata", {})
-    metadata.pop("managedFields", None)
     for key in _EMPTY_METADATA:
         if key in metadata and not metadata[key]:
             del metadata[key]
+    if forgets:
+        metadata["managedFields"] = [{}]
+    return [f'unknown field "{path}"' for path in unknown]
 
 
 def report(context: Context, gvk: GroupVersionKind, problems: list[str], validation: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from kapi.api.errors import BadRequest, GroupKind, Invalid, PlainError
-from kapi.api.fielderror import FieldError, forbidden, not_supported, show, too_long
+from kapi.api.fielderror import FieldError, forbidden, not_supported, required, show, too_long
 from kapi.api.selectors import FieldSelector, LabelSelector, SelectorError
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
@@ -264,3 +264,20 @@ def _judge_manager(manager: str) -> list[FieldError]:
             )
         ]
     return []
+
+
+class ApplyOptions(NamedTuple):
+    """What a server-side apply asks for."""
+
+    write: WriteOptions
+    force: bool
+
+
+def apply_options(query: Mapping[str, str]) -> ApplyOptions:
+    """Decode and judge the options of a server-side apply."""
+    rest = {key: value for key, value in query.items() if key != "force"}
+    write = write_options(rest, "PatchOptions")
+    if not write.field_manager:
+        error = required("fieldManager", "is required for apply patch")
+        raise Invalid.of(GroupKind(META, "PatchOptions"), "", [error])
+    return ApplyOptions(write, is_true(query, "force"))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kapi.server.authz.authorizer import Authorizer
     from kapi.server.health import Health
     from kapi.server.metrics import Metrics
+    from kapi.server.ownership import Owners
 
 
 @dataclass(slots=True)
@@ -26,5 +27,6 @@ class Services:
     admission: Admission
     health: Health
     metrics: Metrics
+    owners: Owners
     address: str = ""
     """host:port clients reach us at, as discovery tells them."""

@@ -230,12 +230,25 @@ class WatchCache:
 
     def items(self, prefix: str = "") -> list[Item]:
         """All items below a key prefix (the resource's own when empty), in key order."""
+        first, last = self._span(prefix, "")
+        items = self._items
+        return [items[key] for key in self._keys[first:last]]
+
+    def page(self, prefix: str, start: str, limit: int) -> tuple[list[Item], int]:
+        """Part of `items`: at most `limit` from the key `start` on, and how many come after those."""
+        first, last = self._span(prefix, start)
+        end = min(first + limit, last)
+        items = self._items
+        return [items[key] for key in self._keys[first:end]], last - end
+
+    def _span(self, prefix: str, start: str) -> tuple[int, int]:
+        """Where in the keys a prefix begins and ends, not before a key."""
         keys = self._keys
+        first, last = 0, len(keys)
         if prefix and prefix != self.prefix:
             first = bisect_left(keys, prefix)
-            keys = keys[first : bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)]
-        items = self._items
-        return [items[key] for key in keys]
+            last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)
+        return (bisect_left(keys, start, first, last), last) if start else (first, last)
 
     @property
     def watchers(self) -> int:

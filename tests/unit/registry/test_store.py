@@ -98,7 +98,8 @@ class Bench:
         return await self.store.create(self.context(dry_run=dry_run), {**obj, **fields}, self.admit)
 
     async def update(self, change, *, dry_run=False, rules=None, patch=False):
-        async def build(old):
+        async def build(_, fresh):
+            old = fresh()
             change(old)
             return old
 
@@ -308,7 +309,8 @@ def test_store_is_a_dictionary_with_revisions(steps):
                 del model[name]
             else:
 
-                async def build(old, data=data):
+                async def build(_, fresh, data=data):
+                    old = fresh()
                     return {**old, "data": data}
 
                 await bench.store.update(bench.context(), "ns", name, build, bench.admit)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_client import APPLY, CM, DEPLOY, JSON_PATCH, LEASES, MERGE, NS, STRATEGIC, cm, deployment, lease, served
+from api_client import CM, DEPLOY, JSON_PATCH, LEASES, MERGE, NS, STRATEGIC, cm, deployment, lease, served
 
 GENERIC = "the server rejected our request due to an error in our request"
 
@@ -253,15 +253,6 @@ async def test_unknown_patch_type_is_refused(api, media):
     answer = await api.patch(f"{CM}/a", {}, media)
     assert answer.error == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
     assert answer["details"] == {}
-
-
-@served
-async def test_server_side_apply_is_refused_as_long_as_it_is_not_there(api):
-    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ssa}\n"
-    answer = await api.patch(f"{CM}/ssa", body, APPLY, fieldManager="m")
-    assert answer.error[:2] == (415, "UnsupportedMediaType")
-    assert "application/merge-patch+json" in answer.message
-    assert (await api.get(f"{CM}/ssa")).status == 404
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from kapi.api import jsonpatch, strategicmerge
 from kapi.api import patch as patches
-from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError, UnsupportedMediaType
+from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
 from kapi.api.fielderror import FieldError, show
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, patch_type
 from kapi.registry.encoding import copy_of
 from kapi.schema.typed import TypeMismatch
-from kapi.server.decode import check_size, tidy
+from kapi.server.decode import check_size, shape_up
+from kapi.server.handlers.applying import apply_with
 from kapi.server.handlers.writing import (
     admit_for,
     check_name,
@@ -29,6 +30,7 @@ from kapi.server.handlers.writing import (
     write_context,
 )
 from kapi.server.options import write_options
+from kapi.server.ownership import record
 from kapi.server.respond import object_response, view_for
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ async def patch_status(context: Context) -> Response:
 
 async def patch_with(context: Context, rules: Rules) -> Response:
     """Patch an object, as far as an endpoint's rules let the result through."""
+    if patch_type(context.request.headers.get("content-type")) == APPLY_PATCH:
+        return await apply_with(context, rules)
     resource, info = context.served, context.info
     store = resource.stored
     apply = read_patch(context, resource.schema)
@@ -61,13 +65,14 @@ async def patch_with(context: Context, rules: Rules) -> Response:
     options = write_options(context.query, "PatchOptions")
     operation = operation_of(context, "UPDATE", info.name, options)
 
-    async def build(old: Object) -> Object:
-        patched = apply(resource.convert_out(old), options.field_validation)
+    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
+        patched = apply(resource.convert_out(fresh()), options.field_validation)
         check_name(context, patched["metadata"])
         settle_namespace(context, patched["metadata"])
         obj = resource.convert_in(patched)
         drop_repeated_owners(context, obj["metadata"])
         store.strategy.default(obj)
+        record(context, old, obj, options)
         await context.services.admission.mutate(operation, obj, old)
         return obj
 
@@ -85,9 +90,6 @@ def read_patch(context: Context, schema: KindSchema) -> Callable[[Object, str], 
     """Decode the patch of a request; returns the function that applies it to an object and checks the result."""
     request = context.request
     media = patch_type(request.headers.get("content-type"))
-    if media == APPLY_PATCH:
-        # Server-side apply needs field ownership, which is not tracked yet; saying so beats merging without it.
-        raise UnsupportedMediaType.accepted((JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH))
     check_size(request)
     document, duplicates = _decode(request.body, media)
     apply = _applier(media, document, schema)
@@ -171,13 +173,9 @@ def _result(patched: Any) -> Object:
 
 def _coerce(patched: Object, schema: KindSchema) -> list[str]:
     try:
-        unknown = schema.coerce(patched)
+        return shape_up(patched, schema)
     except TypeMismatch as error:
         raise _undecodable(patched, str(error)) from None
-    if not isinstance(patched.get("metadata", {}), dict):
-        raise _undecodable(patched, "metadata must be an object")
-    tidy(patched)
-    return [f'unknown field "{path}"' for path in unknown]
 
 
 def _undecodable(patched: Any, why: str) -> ApiError:

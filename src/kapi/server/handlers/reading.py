@@ -8,7 +8,6 @@ the cache has moved on.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import BadRequest, Expired, Timeout
@@ -109,17 +108,20 @@ def _latest(
     store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, start: str, *, counted: bool
 ) -> tuple[list[Item], ListMeta]:
     """From the cache, as of now."""
-    revision = store.hub.revision
-    items = store.cache.items(prefix)
-    if start:
-        items = items[bisect_left(items, prefix + start, key=lambda item: item.key) :]
-    if matches is not None:
-        items = [item for item in items if matches(item)]
-    if limit <= 0 or len(items) <= limit:
-        return items, ListMeta(revision)
-    page = items[:limit]
-    token = Token(revision, page[-1].key[len(prefix) :] + "\0").encode()
-    return page, ListMeta(revision, token, len(items) - limit if counted else 0)
+    revision, cache = store.hub.revision, store.cache
+    first = prefix + start if start else ""
+    if matches is None and limit > 0:
+        page, remaining = cache.page(prefix, first, limit)
+    else:
+        items, _ = cache.page(prefix, first, len(cache))
+        if matches is not None:
+            items = [item for item in items if matches(item)]
+        if limit <= 0:
+            return items, ListMeta(revision)
+        page, remaining = items[:limit], len(items) - limit
+    if remaining <= 0:
+        return page, ListMeta(revision)
+    return _page(page, prefix, revision, remaining if counted else 0)
 
 
 async def _next_page(

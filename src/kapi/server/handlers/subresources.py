@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from kapi.api.apply import excluding
 from kapi.api.errors import NotImplemented501
+from kapi.api.fieldset import fields
+from kapi.api.managedfields import FieldManager, parent_entries, scale_entries
 from kapi.api.meta import GroupVersionKind
+from kapi.codec.negotiate import APPLY_PATCH, patch_type
 from kapi.registry.encoding import copy_of, encode
 from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
 from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
@@ -15,15 +20,18 @@ from kapi.registry.scale import apply_scale, scale_of
 from kapi.registry.store import Rules
 from kapi.schema.typed import kind_schema
 from kapi.server.decode import Expectation, read_object
+from kapi.server.handlers.applying import read_config, settle_identity
 from kapi.server.handlers.patching import patch_with, read_patch
 from kapi.server.handlers.writing import check_name, operation_of, put, write_context
-from kapi.server.options import write_options
+from kapi.server.options import apply_options, write_options
+from kapi.server.ownership import manager_name
 from kapi.server.respond import json_response, object_response, plain_only, view_for
 from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kapi.api.managedfields import ReplicasPaths
     from kapi.api.meta import Object
     from kapi.server.context import Context
     from kapi.server.message import Response
@@ -66,8 +74,10 @@ async def update_scale(context: Context) -> Response:
 
 async def patch_scale(context: Context) -> Response:
     """PATCH of /scale."""
-    apply = read_patch(context, kind_schema(*SCALE))
     plain_only(context)
+    if patch_type(context.request.headers.get("content-type")) == APPLY_PATCH:
+        return await _apply_scale(context)
+    apply = read_patch(context, kind_schema(*SCALE))
     options = write_options(context.query, "PatchOptions")
 
     def wanted(current: Object) -> Object:
@@ -78,17 +88,43 @@ async def patch_scale(context: Context) -> Response:
     return await _write_scale(context, options, wanted)
 
 
-async def _write_scale(context: Context, options: WriteOptions, wanted: Callable[[Object], Object]) -> Response:
+async def _apply_scale(context: Context) -> Response:
+    """Server-side apply of /scale: who applies the Scale's replicas owns the object's."""
+    asked = apply_options(context.query)
+    config = await read_config(context, asked.write)
+    now = context.services.clock.now()
+
+    def wanted(current: Object) -> Object:
+        settle_identity(context, config["metadata"])
+        return _scale_owners().apply(
+            current, copy_of(config), manager=asked.write.field_manager, force=asked.force, now=now
+        )
+
+    return await _write_scale(context, asked.write, wanted, applied=True)
+
+
+async def _write_scale(
+    context: Context, options: WriteOptions, wanted: Callable[[Object], Object], *, applied: bool = False
+) -> Response:
     """Change the object behind a Scale; `wanted` is given the Scale as it is. Admission sees Scales only."""
     store, info = context.served.stored, context.info
     admission = context.services.admission
     operation = operation_of(context, "UPDATE", info.name, options)
+    paths: ReplicasPaths = {context.served.api_version: fields("spec", "replicas")}
 
-    async def build(old: Object) -> Object:
-        current = scale_of(old)
-        scale = wanted(scale_of(old))
-        await admission.mutate(operation, scale, current)
-        return apply_scale(old, scale)
+    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
+        current = _owned_scale(old, paths)
+        scale = wanted(_owned_scale(old, paths))
+        if not applied:
+            name, now = manager_name(context, options), context.services.clock.now()
+            _scale_owners().update(current, scale, manager=name, now=now)
+        entries = scale["metadata"].pop("managedFields", None)
+        await admission.mutate(operation, scale, scale_of(old))
+        obj = apply_scale(fresh(), scale)
+        owned = parent_entries(old["metadata"].get("managedFields"), entries, context.served.api_version, paths)
+        if owned:
+            obj["metadata"]["managedFields"] = owned
+        return obj
 
     async def admit(obj: Object | None, old: Object | None) -> None:
         await admission.validate(operation, obj and scale_of(obj), old and scale_of(old))
@@ -96,6 +132,21 @@ async def _write_scale(context: Context, options: WriteOptions, wanted: Callable
     writing = write_context(context, options)
     written = await store.update(writing, info.namespace, info.name, build, admit, rules=store.rules)
     return json_response(context, 200, scale_of(store.decode(written.item)))
+
+
+@cache
+def _scale_owners() -> FieldManager:
+    """The field manager of Scales."""
+    return FieldManager(kind_schema(*SCALE).shape, SCALE, subresource="scale", reset=excluding(fields("status")))
+
+
+def _owned_scale(obj: Object, paths: ReplicasPaths) -> Object:
+    """The Scale of an object, with the owners of its replicas."""
+    scale = scale_of(obj)
+    entries = scale_entries(obj["metadata"].get("managedFields"), paths)
+    if entries:
+        scale["metadata"]["managedFields"] = entries
+    return scale
 
 
 # -- endpoints that change one part of the object -------------------------------------------------------------------

@@ -12,11 +12,15 @@ from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from kapi.registry.encoding import copy_of
 from kapi.registry.strategy import WriteContext
 from kapi.server.admission.chain import Operation
+from kapi.server.authz.authorizer import attributes_of, refusal
 from kapi.server.decode import Expectation, read_object
 from kapi.server.options import WriteOptions, write_options
+from kapi.server.ownership import record
 from kapi.server.respond import object_response, view_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kapi.api.meta import Object
     from kapi.registry.outcome import Admit, Written
     from kapi.registry.store import Rules
@@ -39,12 +43,14 @@ async def create(context: Context) -> Response:
     return await object_response(context, 201, view.one(written.item))
 
 
-async def create_object(context: Context, hub: Object, options: WriteOptions) -> Written:
-    """Everything after decoding and defaulting, on the stored version: used by POST, and by PUT where it may create."""
+async def create_object(context: Context, hub: Object, options: WriteOptions, *, applied: bool = False) -> Written:
+    """Everything after decoding and defaulting, on the stored version; `applied` when ownership is recorded already."""
     metadata = hub["metadata"]
     for key in _SYSTEM_FIELDS:
         metadata.pop(key, None)
     drop_repeated_owners(context, metadata)
+    if not applied:
+        record(context, None, hub, options)
     operation = operation_of(context, "CREATE", metadata.get("name", ""), options)
     await context.services.admission.mutate(operation, hub, None)
     drop_repeated_owners(context, metadata)
@@ -99,8 +105,9 @@ async def _replace(context: Context, hub: Object, options: WriteOptions, rules: 
     # With a resourceVersion a lost race is a Conflict. Without, the update is built again, so the body must not change.
     conditional = hub["metadata"].get("resourceVersion", "") not in ("", "0")
 
-    async def build(old: Object) -> Object:
+    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
         obj = hub if conditional else copy_of(hub)
+        record(context, old, obj, options)
         await context.services.admission.mutate(operation, obj, old)
         return obj
 
@@ -124,6 +131,7 @@ async def _create_by_put(context: Context, hub: Object, options: WriteOptions) -
             f"StorageError: invalid object, Code: 4, Key: {store.key(info.namespace, info.name)}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ",
         )
+    authorize_create(context)
     metadata.pop("resourceVersion", None)
     return await create_object(context, hub, options)
 
@@ -160,6 +168,14 @@ def admit_for(context: Context, operation: Operation) -> Admit:
         await admission.validate(operation, obj, old)
 
     return admit
+
+
+def authorize_create(context: Context) -> None:
+    """An update or an apply that creates needs the right to create as well."""
+    attributes = attributes_of(context.user, context.info)._replace(verb="create")
+    decision = context.services.authorizer.authorize(attributes)
+    if not decision.allowed:
+        raise refusal(attributes, decision)
 
 
 def settle_namespace(context: Context, metadata: Object) -> None:

@@ -1,0 +1,207 @@
+"""What a server serves: groups, their versions, and the resources in them.
+
+Asked of the server in two requests where it speaks aggregated discovery, and group by group where it does not. The
+answer is kept until `invalidate`; everybody who needs it shares one `DiscoveryClient`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from kapi.api.errors import ApiError
+from kapi.api.meta import GroupVersion, GroupVersionKind, GroupVersionResource
+from kapi.client.errors import AnswerError
+from kapi.client.rest import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kapi.api.meta import Object
+    from kapi.client.rest import RESTClient
+
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED_BETA: Final = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+_ACCEPT: Final = f"{_AGGREGATED},{_AGGREGATED_BETA},{JSON}"
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class APIResource:
+    """A resource as the server describes it. `subresources` are names such as `status` and `scale`."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespaced: bool
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def gvr(self) -> GroupVersionResource:
+        """Where it is served."""
+        return GroupVersionResource(self.group, self.version, self.resource)
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """What its objects are."""
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    def __str__(self) -> str:
+        return str(self.gvr.group_resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """All a server serves, in its own order: core first, then by group, the preferred version of each first.
+
+    `failures` has the groups that could not be asked about, with the reason; the rest is usable all the same.
+    """
+
+    resources: tuple[APIResource, ...]
+    group_versions: tuple[GroupVersion, ...]
+    failures: tuple[tuple[GroupVersion, str], ...] = ()
+
+
+class DiscoveryClient:
+    """Asks once and remembers."""
+
+    def __init__(self, rest: RESTClient) -> None:
+        self._rest = rest
+        self._known: Discovered | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the next answer comes from memory."""
+        return self._known is not None
+
+    def invalidate(self) -> None:
+        """Forget, so that the next question goes to the server."""
+        self._known = None
+
+    async def discover(self) -> Discovered:
+        """Everything the server serves; callers at the same time share one round of requests."""
+        async with self._lock:
+            if self._known is None:
+                core, groups = await asyncio.gather(self._below("/api"), self._below("/apis"))
+                parts = [*core, *groups]
+                self._known = Discovered(
+                    tuple(resource for part in parts for resource in part.resources),
+                    tuple(version for part in parts for version in part.group_versions),
+                    tuple(failure for part in parts for failure in part.failures),
+                )
+            return self._known
+
+    async def server_version(self) -> Object:
+        """What `/version` says."""
+        answer = await self._rest.request("GET", "/version")
+        if not isinstance(answer, dict):
+            raise AnswerError("/version is not an object")
+        return answer
+
+    async def _below(self, path: str) -> list[Discovered]:
+        answer = await self._rest.send("GET", path, accept=_ACCEPT)
+        document = answer.decoded()
+        if not isinstance(document, dict):
+            raise AnswerError(f"{path} is not an object")
+        # A server that does not know the aggregated form answers with plain JSON; only the type tells them apart.
+        if "as=APIGroupDiscoveryList" in answer.headers.get("Content-Type", "").replace(" ", ""):
+            return [_aggregated_group(group) for group in document.get("items") or []]
+        return await self._one_by_one(list(_listed_versions(document)))
+
+    async def _one_by_one(self, versions: list[GroupVersion]) -> list[Discovered]:
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(version: GroupVersion) -> Discovered:
+            async with limit:
+                try:
+                    document = await self._rest.request("GET", _path(version))
+                except ApiError as error:  # an aggregated server that is down must not take the others with it
+                    return Discovered((), (version,), ((version, error.message),))
+            return Discovered(tuple(_listed_resources(version, document)), (version,))
+
+        return list(await asyncio.gather(*map(ask, versions)))
+
+
+def _path(version: GroupVersion) -> str:
+    return (
+        f"/apis/{quote(version.group)}/{quote(version.version)}" if version.group else f"/api/{quote(version.version)}"
+    )
+
+
+# -- the aggregated form ----------------------------------------------------------------------------------------------
+
+
+def _aggregated_group(group: Object) -> Discovered:
+    name = (group.get("metadata") or {}).get("name") or ""
+    resources: list[APIResource] = []
+    versions: list[GroupVersion] = []
+    failures: list[tuple[GroupVersion, str]] = []
+    for entry in group.get("versions") or []:
+        version = GroupVersion(name, entry["version"])
+        versions.append(version)
+        if entry.get("freshness") == "Stale":
+            failures.append((version, "the server's knowledge of it is stale"))
+        resources += (_aggregated_resource(version, each) for each in entry.get("resources") or [])
+    return Discovered(tuple(resources), tuple(versions), tuple(failures))
+
+
+def _aggregated_resource(version: GroupVersion, entry: Object) -> APIResource:
+    return APIResource(
+        group=version.group,
+        version=version.version,
+        resource=entry["resource"],
+        kind=(entry.get("responseKind") or {}).get("kind", ""),
+        namespaced=entry.get("scope") == "Namespaced",
+        singular=entry.get("singularResource", ""),
+        short_names=tuple(entry.get("shortNames") or ()),
+        categories=tuple(entry.get("categories") or ()),
+        verbs=tuple(entry.get("verbs") or ()),
+        subresources=tuple(sub["subresource"] for sub in entry.get("subresources") or ()),
+    )
+
+
+# -- the old form -----------------------------------------------------------------------------------------------------
+
+
+def _listed_versions(document: Object) -> Iterator[GroupVersion]:
+    """The versions of `/api` or `/apis`, the preferred one of each group first."""
+    if document.get("kind") == "APIVersions":
+        yield from (GroupVersion("", version) for version in document.get("versions") or [])
+        return
+    for group in document.get("groups") or []:
+        preferred = (group.get("preferredVersion") or {}).get("version")
+        versions = [entry["version"] for entry in group.get("versions") or []]
+        for version in sorted(versions, key=lambda version: version != preferred):
+            yield GroupVersion(group["name"], version)
+
+
+def _listed_resources(version: GroupVersion, document: Any) -> Iterator[APIResource]:
+    entries: Iterable[Object] = document.get("resources") or [] if isinstance(document, dict) else []
+    below: dict[str, list[str]] = {}
+    for entry in entries:
+        parent, slash, name = entry["name"].partition("/")
+        if slash:
+            below.setdefault(parent, []).append(name)
+    for entry in entries:
+        if "/" not in entry["name"]:
+            yield APIResource(
+                # An entry may belong to another group than the list it is in.
+                group=entry.get("group") or version.group,
+                version=entry.get("version") or version.version,
+                resource=entry["name"],
+                kind=entry.get("kind", ""),
+                namespaced=bool(entry.get("namespaced")),
+                singular=entry.get("singularName", ""),
+                short_names=tuple(entry.get("shortNames") or ()),
+                categories=tuple(entry.get("categories") or ()),
+                verbs=tuple(entry.get("verbs") or ()),
+                subresources=tuple(below.get(entry["name"], ())),
+            )

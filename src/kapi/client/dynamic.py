@@ -1,0 +1,333 @@
+"""Objects as plain dictionaries, by resource: the client for kinds nobody has classes for.
+
+    pods = DynamicClient(rest).resource(gvr, namespace="default")
+    await pods.create({...})
+    async with pods.watch(resource_version=...) as events:
+        async for event in events: ...
+
+Options that are not given are not sent, so the server's own defaults hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
+
+from kapi.client.errors import AnswerError, error_from_status
+from kapi.client.rest import JSON, MAX_LINE_BYTES
+from kapi.codec import json
+from kapi.codec.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kapi.api.meta import GroupVersionResource, Object
+    from kapi.client.rest import RESTClient
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+PAGE: Final = 500
+"""How many objects `pages` asks for at a time, as kubectl does."""
+
+
+class WatchEvent(NamedTuple):
+    """A change: ADDED, MODIFIED, DELETED or BOOKMARK, and the object as it then was."""
+
+    type: str
+    object: Object
+
+
+class DynamicClient:
+    """Every resource of one server."""
+
+    def __init__(self, rest: RESTClient) -> None:
+        self._rest = rest
+
+    def resource(self, gvr: GroupVersionResource, namespace: str = "") -> ResourceClient:
+        """One resource, in one namespace; without one it is cluster-scoped, or all namespaces are meant."""
+        return ResourceClient(self._rest, gvr, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceClient:
+    """The verbs of one resource. Each takes `timeout` in seconds where it can wait."""
+
+    rest: RESTClient
+    gvr: GroupVersionResource
+    namespace: str = ""
+
+    def path(self, name: str = "", subresource: str = "") -> str:
+        """Where the collection, an object or a part of it is found."""
+        group, version, resource = self.gvr
+        parts = ["apis", group, version] if group else ["api", version]
+        if self.namespace:
+            parts += ["namespaces", self.namespace]
+        parts.append(resource)
+        parts += [part for part in (name, *subresource.split("/")) if part]
+        return "/" + "/".join(map(_segment, parts))
+
+    async def get(
+        self,
+        name: str,
+        *,
+        subresource: str = "",
+        resource_version: str | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """One object."""
+        query = {"resourceVersion": resource_version}
+        return _object(
+            await self.rest.request("GET", self._one(name, subresource), query=query, accept=accept, timeout=timeout)
+        )
+
+    async def list(
+        self,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int | None = None,
+        continue_: str | None = None,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """One page of the collection, or all of it without a `limit`."""
+        query = {
+            "labelSelector": label_selector or None,
+            "fieldSelector": field_selector or None,
+            "limit": limit,
+            "continue": continue_ or None,
+            "resourceVersion": resource_version,
+            "resourceVersionMatch": resource_version_match,
+        }
+        return _object(await self.rest.request("GET", self.path(), query=query, accept=accept, timeout=timeout))
+
+    async def pages(
+        self,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int = PAGE,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> AsyncIterator[Object]:
+        """The collection page by page, all at one revision; `Expired` when that is compacted meanwhile."""
+        token: str | None = None
+        while True:
+            page = await self.list(
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                continue_=token,
+                accept=accept,
+                timeout=timeout,
+            )
+            yield page
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+
+    @contextlib.asynccontextmanager
+    async def watch(
+        self,
+        *,
+        resource_version: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        allow_bookmarks: bool | None = None,
+        send_initial_events: bool | None = None,
+        resource_version_match: str | None = None,
+        timeout_seconds: int | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Changes as they happen. Ends when the server ends it, after `timeout_seconds` or its own time.
+
+        An ERROR event is raised as the error it carries: `Expired` means that the revision is too old to watch from.
+        """
+        query = {
+            "watch": True,
+            "resourceVersion": resource_version,
+            "labelSelector": label_selector or None,
+            "fieldSelector": field_selector or None,
+            "allowWatchBookmarks": allow_bookmarks,
+            "sendInitialEvents": send_initial_events,
+            "resourceVersionMatch": resource_version_match,
+            "timeoutSeconds": timeout_seconds,
+        }
+        async with self.rest.stream(
+            self.path(), query=query, accept=accept, timeout=timeout, max_line_bytes=max_line_bytes
+        ) as lines:
+            yield _events(lines)
+
+    async def create(
+        self,
+        obj: Object,
+        *,
+        name: str = "",
+        subresource: str = "",
+        field_manager: str | None = None,
+        field_validation: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """Create an object; with `name` and `subresource`, post to a part of one (a binding, an eviction, a token)."""
+        path = self._one(name, subresource) if name else self.path()
+        query = _write_query(field_manager, field_validation, dry_run=dry_run)
+        return _object(await self.rest.request("POST", path, query=query, body=obj, timeout=timeout))
+
+    async def replace(
+        self,
+        obj: Object,
+        *,
+        subresource: str = "",
+        field_manager: str | None = None,
+        field_validation: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """Put an object in the place of the one of its name; `Conflict` when its resourceVersion is stale."""
+        path = self._one((obj.get("metadata") or {}).get("name") or "", subresource)
+        query = _write_query(field_manager, field_validation, dry_run=dry_run)
+        return _object(await self.rest.request("PUT", path, query=query, body=obj, timeout=timeout))
+
+    async def patch(
+        self,
+        name: str,
+        patch: Any,
+        patch_type: str = MERGE_PATCH,
+        *,
+        subresource: str = "",
+        field_manager: str | None = None,
+        field_validation: str | None = None,
+        force: bool | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """Change an object by a patch of one of the four types; what it does not mention stays."""
+        query = {**_write_query(field_manager, field_validation, dry_run=dry_run), "force": force}
+        answer = await self.rest.request(
+            "PATCH", self._one(name, subresource), query=query, body=patch, content_type=patch_type, timeout=timeout
+        )
+        return _object(answer)
+
+    async def apply(
+        self,
+        obj: Object,
+        *,
+        field_manager: str,
+        force: bool = False,
+        subresource: str = "",
+        field_validation: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """Server-side apply: this manager wants exactly these fields; `Conflict` when another one owns some of them."""
+        return await self.patch(
+            (obj.get("metadata") or {}).get("name") or "",
+            obj,
+            APPLY_PATCH,
+            subresource=subresource,
+            field_manager=field_manager,
+            field_validation=field_validation,
+            force=force,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+
+    async def delete(
+        self,
+        name: str,
+        *,
+        propagation: str | None = None,
+        grace_period: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """Delete an object; the answer is a Status, or the object when it is only on its way out.
+
+        With `uid` or `resource_version` only that very object is deleted, `Conflict` otherwise.
+        """
+        options = _delete_options(propagation, grace_period, uid, resource_version, dry_run=dry_run)
+        return _object(await self.rest.request("DELETE", self._one(name), body=options, timeout=timeout))
+
+    async def delete_collection(
+        self,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        propagation: str | None = None,
+        grace_period: int | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Object:
+        """Delete all objects that the selectors select."""
+        query = {"labelSelector": label_selector or None, "fieldSelector": field_selector or None}
+        options = _delete_options(propagation, grace_period, None, None, dry_run=dry_run)
+        return _object(await self.rest.request("DELETE", self.path(), query=query, body=options, timeout=timeout))
+
+    def _one(self, name: str, subresource: str = "") -> str:
+        # Without this an empty name would address the whole collection: a delete of everything.
+        if not name:
+            raise ValueError(f"a name is needed to address one of {self.gvr.resource}")
+        return self.path(name, subresource)
+
+
+def _segment(text: str) -> str:
+    """One part of a path, which cannot become two or climb up."""
+    if not text or text in (".", "..") or "/" in text or "%" in text:
+        raise ValueError(
+            f"{text!r} cannot be part of a path: it must not be empty, '.' or '..', nor contain '/' or '%'"
+        )
+    return quote(text, safe="")
+
+
+def _write_query(field_manager: str | None, field_validation: str | None, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "fieldManager": field_manager,
+        "fieldValidation": field_validation,
+        "dryRun": "All" if dry_run else None,
+    }
+
+
+def _delete_options(
+    propagation: str | None, grace_period: int | None, uid: str | None, version: str | None, *, dry_run: bool
+) -> Object:
+    preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+    options = {
+        "propagationPolicy": propagation,
+        "gracePeriodSeconds": grace_period,
+        "preconditions": preconditions or None,
+        "dryRun": ["All"] if dry_run else None,
+    }
+    head = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    return {**head, **{key: value for key, value in options.items() if value is not None}}
+
+
+def _object(answer: Any) -> Object:
+    if not isinstance(answer, dict):
+        raise AnswerError("the answer is not an object")
+    return answer
+
+
+async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    async for line in lines:
+        try:
+            frame = json.decode(line)
+        except DecodeError as error:
+            raise AnswerError(f"a watch event is not JSON: {error}") from None
+        if not isinstance(frame, dict) or not isinstance(frame.get("object"), dict):
+            raise AnswerError("a watch event has no object")
+        if frame.get("type") == "ERROR":
+            raise error_from_status(frame["object"])
+        yield WatchEvent(str(frame.get("type")), frame["object"])

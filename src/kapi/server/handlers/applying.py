@@ -1,0 +1,155 @@
+"""Server-side apply: a PATCH that says what its sender wants, and merges it with what others want.
+
+The configuration is merged into the object by schema and ownership (`kapi.api.managedfields`); the result goes the
+way of an update, or of a creation when there is no object yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from kapi.codec import yaml
+from kapi.codec.errors import DecodeError
+from kapi.codec.limits import YAML_OFF_LOOP_BYTES
+from kapi.registry.encoding import copy_of
+from kapi.schema.typed import TypeMismatch
+from kapi.server.decode import check_size, shape_up
+from kapi.server.handlers.writing import (
+    admit_for,
+    authorize_create,
+    create_object,
+    drop_repeated_owners,
+    operation_of,
+    settle_namespace,
+    write_context,
+)
+from kapi.server.options import apply_options
+from kapi.server.respond import object_response, view_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import Object
+    from kapi.registry.outcome import Written
+    from kapi.registry.store import Rules
+    from kapi.server.context import Context
+    from kapi.server.message import Response
+    from kapi.server.options import ApplyOptions, WriteOptions
+
+
+async def apply_with(context: Context, rules: Rules) -> Response:
+    """Apply a configuration, as far as an endpoint's rules let the result through."""
+    store, info = context.served.stored, context.info
+    view = view_for(context, listing=False)
+    options = apply_options(context.query)
+    config = await read_config(context, options.write)
+    settle_identity(context, config["metadata"])
+    while True:
+        absent = rules is store.rules and store.find(info.namespace, info.name) is None
+        try:
+            if absent:
+                written = await _create(context, config, options)
+            else:
+                written = await _update(context, config, options, rules)
+        except AlreadyExists:
+            continue  # somebody was quicker to create it: apply to that
+        except NotFound:
+            if absent or rules is not store.rules:
+                raise
+            continue  # somebody was quicker to delete it: create it
+        return await object_response(context, 201 if written.created else 200, view.one(written.item))
+
+
+async def read_config(context: Context, options: WriteOptions) -> Object:
+    """The configuration of a request, which is YAML or JSON."""
+    request = context.request
+    check_size(request)
+    config: Any
+    try:
+        if len(request.body) > YAML_OFF_LOOP_BYTES:
+            config, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, request.body)
+        else:
+            config, duplicates = yaml.decode_with_duplicates(request.body)
+    except DecodeError as error:
+        raise BadRequest(f"error decoding YAML: {error}") from None
+    if not isinstance(config, dict):
+        raise BadRequest("error decoding YAML: a configuration must be an object")
+    if duplicates and options.field_validation == "Strict":
+        raise BadRequest(f"error strict decoding YAML: {yaml.strict_error(duplicates)}")
+    if options.field_validation == "Warn":
+        context.warnings += duplicates
+    metadata = config.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise BadRequest("error decoding YAML: metadata must be an object")
+    return config
+
+
+def settle_identity(context: Context, metadata: Object) -> None:
+    """The name in the URL is the object's; a configuration may repeat it and not contradict it."""
+    wanted = context.info.name
+    if metadata.get("name") not in (None, "", wanted):
+        raise BadRequest(f"the name of the object ({metadata['name']}) does not match the name on the URL ({wanted})")
+    metadata["name"] = wanted
+    settle_namespace(context, metadata)
+
+
+async def _create(context: Context, config: Object, options: ApplyOptions) -> Written:
+    info, resource = context.info, context.served
+    metadata = config["metadata"]
+    if metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+        raise Conflict.of(resource.group_resource, info.name, why)
+    authorize_create(context)
+    obj = _merge(context, None, config, options)
+    obj["metadata"].pop("resourceVersion", None)
+    hub = resource.convert_in(obj)
+    resource.stored.strategy.default(hub)
+    return await create_object(context, hub, options.write, applied=True)
+
+
+async def _update(context: Context, config: Object, options: ApplyOptions, rules: Rules) -> Written:
+    info, resource = context.info, context.served
+    store = resource.stored
+    operation = operation_of(context, "UPDATE", info.name, options.write)
+
+    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
+        obj = resource.convert_in(_merge(context, resource.convert_out(fresh()), config, options))
+        drop_repeated_owners(context, obj["metadata"])
+        store.strategy.default(obj)
+        await context.services.admission.mutate(operation, obj, old)
+        return obj
+
+    writing = write_context(context, options.write)
+    try:
+        return await store.update(
+            writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules, patch=True
+        )
+    finally:
+        context.warnings += dict.fromkeys(writing.warnings)
+
+
+def _merge(context: Context, live: Object | None, config: Object, options: ApplyOptions) -> Object:
+    """The object once the configuration is applied, in the version of the URL. Works on a copy of the configuration."""
+    resource = context.served
+    manager = context.services.owners.of(resource, context.info.subresource)
+    merged = manager.apply(
+        live,
+        copy_of(config),
+        manager=options.write.field_manager,
+        force=options.force,
+        now=context.services.clock.now(),
+    )
+    entries = merged["metadata"].pop("managedFields", None)
+    # The merge may have left nulls, and shares its parts with the live object; decoding it makes it our own.
+    obj: Object = copy_of(merged)
+    try:
+        shape_up(obj, resource.schema)
+    except TypeMismatch as error:
+        raise BadRequest(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    return obj
