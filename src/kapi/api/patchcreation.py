@@ -270,7 +270,7 @@ def _combine(deletions: Map, additions: Map, node: MergeNode | None) -> Map:
         if isinstance(before, dict) and isinstance(value, dict):
             patch[key] = _combine(before, value, child)
         elif isinstance(before, list) and child is not None:
-            # Only a list of objects can have deletions in it, and they come with its order unless nothing is left of it.
+            # Only a list of objects can have deletions in it; they come with its order unless nothing is left of it.
             patch[key] = _combine_items(before, value, deletions.get(_ORDER_PREFIX + key, []), child)
         else:
             patch[key] = value
@@ -291,7 +291,7 @@ def _combine_items(deletions: list[Map], additions: list[Map], order: list[Map],
         twins = partial.get(_key_of(item, merge_key))
         kept.append(_combine(twins.pop(0), item, node.items) if twins else item)
     kept += [item for items in partial.values() for item in items]
-    kept.sort(key=lambda item: positions[_key_of(item, merge_key)])
+    kept.sort(key=lambda item: positions.get(_key_of(item, merge_key), len(order)))
     return kept + deleted
 
 

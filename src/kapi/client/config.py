@@ -73,7 +73,8 @@ class ClientConfig:
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
             if value != entry.default:
-                shown.append(f"{entry.name}={'<hidden>' if entry.metadata.get('secret') else repr(value)}")
+                text = "<hidden>" if entry.metadata.get("secret") else repr(value)
+                shown.append(f"{entry.name}={text if len(text) < 200 else text[:200] + '...'}")
         return f"ClientConfig({', '.join(shown)})"
 
     @property
