@@ -13,6 +13,7 @@ Patches are those of the reference but where its answer is no use:
     * equal values make no patch. The reference sends fields with the strategy `replace` always, and the order of a list
       of scalars whenever the list is not sorted
     * a list of scalars that merges is a set: what it repeats is neither added nor deleted
+    * what the object lost in the meantime is sent whole, without deletions below it: their directives would stay in it
     * items whose merge keys are of different types are different items
     * with `overwrite=False`, lists and objects that are replaced conflict as soon as they differ, not only in parts
     * fields that the schema does not know are compared as in a JSON merge patch, the reference gives up
@@ -95,7 +96,7 @@ def three_way_merge_patch(
     """
     additions = _diff(current, modified, schema, _ADDITIONS)
     deletions = _diff(original, modified, schema, _DELETIONS)
-    patch = _combine(deletions, additions, schema)
+    patch = _combine(deletions, additions, current, schema)
     if not overwrite:
         changes = _diff(original, current, schema, _UNORDERED)
         if _is_conflict(patch, changes, schema):
@@ -261,38 +262,44 @@ def _key_of(item: Map, merge_key: str) -> bytes:
 # -- two patches in one -----------------------------------------------------------------------------------------------
 
 
-def _combine(deletions: Map, additions: Map, node: MergeNode | None) -> Map:
-    """One patch that does what both do. They were made for the same object, so directives in both are equal."""
+def _combine(deletions: Map, additions: Map, current: Map, node: MergeNode | None) -> Map:
+    """One patch that does what both do to `current`. They have the same aim, so directives in both are equal."""
     patch = dict(deletions)
     for key, value in additions.items():
-        before = patch.get(key)
+        before, there = patch.get(key), current.get(key)
         child = node.child(key) if node and not key.startswith("$") else None
-        if isinstance(before, dict) and isinstance(value, dict):
-            patch[key] = _combine(before, value, child)
+        if isinstance(before, dict) and isinstance(value, dict) and (isinstance(there, dict) or child is None):
+            patch[key] = _combine(before, value, there if isinstance(there, dict) else {}, child)
         elif isinstance(before, list) and child is not None:
             # Only a list of objects can have deletions in it; they come with its order unless nothing is left of it.
-            patch[key] = _combine_items(before, value, deletions.get(_ORDER_PREFIX + key, []), child)
+            order = deletions.get(_ORDER_PREFIX + key, [])
+            patch[key] = _combine_items(before, value, there if isinstance(there, list) else [], order, child)
         else:
+            # What the object does not have is sent whole. Deletions below it would not find what they are about, and
+            # directives, which only places with a schema have, would stay in the object.
             patch[key] = value
     return patch
 
 
-def _combine_items(deletions: list[Map], additions: list[Map], order: list[Map], node: MergeNode) -> list[Map]:
+def _combine_items(
+    deletions: list[Map], additions: list[Map], current: list[Map], order: list[Map], node: MergeNode
+) -> list[Map]:
     """Items in the given order, then those to delete. Of items that share a key, each is combined with one at most."""
     merge_key = node.merge_key or ""
+    there = {_key_of(item, merge_key): item for item in reversed(current)}
     positions = {_key_of(item, merge_key): position for position, item in reversed([*enumerate(order)])}
-    deleted = [item for item in deletions if item.get(_DIRECTIVE) == "delete"]
     partial: dict[bytes, list[Map]] = {}
     for item in deletions:
         if item.get(_DIRECTIVE) != "delete":
             partial.setdefault(_key_of(item, merge_key), []).append(item)
     kept: list[Map] = []
     for item in additions:
-        twins = partial.get(_key_of(item, merge_key))
-        kept.append(_combine(twins.pop(0), item, node.items) if twins else item)
+        identity = _key_of(item, merge_key)
+        twin = partial[identity].pop(0) if partial.get(identity) else None
+        kept.append(_combine(twin, item, there[identity], node.items) if twin and identity in there else item)
     kept += [item for items in partial.values() for item in items]
     kept.sort(key=lambda item: positions.get(_key_of(item, merge_key), len(order)))
-    return kept + deleted
+    return kept + [item for item in deletions if item.get(_DIRECTIVE) == "delete"]
 
 
 # -- conflicts --------------------------------------------------------------------------------------------------------

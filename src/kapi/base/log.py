@@ -7,10 +7,26 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class _StandardError:
+    """Standard error as it is when something is written, not as it was when logging was set up."""
+
+    def write(self, text: str) -> int:
+        """Write."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Flush."""
+        sys.stderr.flush()
+
+
+_STDERR = cast("TextIO", _StandardError())
 
 
 def configure(level: str) -> None:
@@ -20,7 +36,7 @@ def configure(level: str) -> None:
     # Modules that only ever report trouble use the standard logging module; it goes to the same place.
     logging.basicConfig(
         level=LEVELS[level],
-        stream=sys.stderr,
+        stream=_STDERR,
         format="timestamp='%(asctime)s' level='%(levelname)s' event='%(message)s' logger='%(name)s'",
     )
     structlog.configure(
@@ -31,6 +47,6 @@ def configure(level: str) -> None:
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], sort_keys=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=_STDERR),
         cache_logger_on_first_use=True,
     )

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kapi import __version__
+from kapi.cli import resources
 
 app = typer.Typer(
     name="kapi",
@@ -60,6 +61,9 @@ def up(
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
+
+
+resources.register(app)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ way of an update, or of a creation when there is no object yet.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from kapi.codec import yaml
@@ -19,6 +19,7 @@ from kapi.server.decode import check_size, shape_up
 from kapi.server.handlers.writing import (
     admit_for,
     authorize_create,
+    check_name,
     create_object,
     drop_repeated_owners,
     operation_of,
@@ -31,12 +32,20 @@ from kapi.server.respond import object_response, view_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kapi.api.managedfields import FieldManager
     from kapi.api.meta import Object
     from kapi.registry.outcome import Written
     from kapi.registry.store import Rules
     from kapi.server.context import Context
     from kapi.server.message import Response
-    from kapi.server.options import ApplyOptions, WriteOptions
+    from kapi.server.options import ApplyOptions
+
+
+class Configuration(NamedTuple):
+    """What a request applies: the decoded body, and which of its keys are there twice."""
+
+    value: Object
+    duplicates: list[str]
 
 
 async def apply_with(context: Context, rules: Rules) -> Response:
@@ -44,8 +53,7 @@ async def apply_with(context: Context, rules: Rules) -> Response:
     store, info = context.served.stored, context.info
     view = view_for(context, listing=False)
     options = apply_options(context.query)
-    config = await read_config(context, options.write)
-    settle_identity(context, config["metadata"])
+    config = await read_config(context)
     while True:
         absent = rules is store.rules and store.find(info.namespace, info.name) is None
         try:
@@ -62,45 +70,58 @@ async def apply_with(context: Context, rules: Rules) -> Response:
         return await object_response(context, 201 if written.created else 200, view.one(written.item))
 
 
-async def read_config(context: Context, options: WriteOptions) -> Object:
+async def read_config(context: Context) -> Configuration:
     """The configuration of a request, which is YAML or JSON."""
     request = context.request
     check_size(request)
-    config: Any
     try:
         if len(request.body) > YAML_OFF_LOOP_BYTES:
-            config, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, request.body)
+            value, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, request.body)
         else:
-            config, duplicates = yaml.decode_with_duplicates(request.body)
+            value, duplicates = yaml.decode_with_duplicates(request.body)
     except DecodeError as error:
-        raise BadRequest(f"error decoding YAML: {error}") from None
-    if not isinstance(config, dict):
-        raise BadRequest("error decoding YAML: a configuration must be an object")
-    if duplicates and options.field_validation == "Strict":
-        raise BadRequest(f"error strict decoding YAML: {yaml.strict_error(duplicates)}")
-    if options.field_validation == "Warn":
-        context.warnings += duplicates
-    metadata = config.setdefault("metadata", {})
-    if not isinstance(metadata, dict):
-        raise BadRequest("error decoding YAML: metadata must be an object")
-    return config
+        raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+        raise BadRequest(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{what} into Go value of type map[string]interface {{}}"
+        )
+    return Configuration(value, duplicates)
 
 
-def settle_identity(context: Context, metadata: Object) -> None:
-    """The name in the URL is the object's; a configuration may repeat it and not contradict it."""
-    wanted = context.info.name
-    if metadata.get("name") not in (None, "", wanted):
-        raise BadRequest(f"the name of the object ({metadata['name']}) does not match the name on the URL ({wanted})")
-    metadata["name"] = wanted
-    settle_namespace(context, metadata)
+def merged(
+    context: Context, owners: FieldManager, live: Object | None, config: Configuration, options: ApplyOptions
+) -> Object:
+    """The object once the configuration is applied to it, with the name and the namespace of the URL.
 
-
-async def _create(context: Context, config: Object, options: ApplyOptions) -> Written:
-    info, resource = context.info, context.served
-    metadata = config["metadata"]
-    if metadata.get("uid"):
+    Conflicts are told before duplicate keys, and these before a wrong name, as in the reference.
+    """
+    obj = owners.apply(
+        live,
+        copy_of(config.value),
+        manager=options.write.field_manager,
+        force=options.force,
+        now=context.services.clock.now(),
+    )
+    if config.duplicates and options.write.field_validation == "Strict":
+        problems = yaml.strict_error(config.duplicates)
+        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {problems}")
+    if options.write.field_validation == "Warn":
+        context.warnings += [problem for problem in config.duplicates if problem not in context.warnings]
+    metadata = obj["metadata"]
+    if metadata.get("uid") and live is None:
         why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
-        raise Conflict.of(resource.group_resource, info.name, why)
+        raise Conflict.of(context.served.group_resource, context.info.name, why)
+    settle_namespace(context, metadata)
+    check_name(context, metadata)
+    return obj
+
+
+async def _create(context: Context, config: Configuration, options: ApplyOptions) -> Written:
+    resource = context.served
     authorize_create(context)
     obj = _merge(context, None, config, options)
     obj["metadata"].pop("resourceVersion", None)
@@ -109,7 +130,7 @@ async def _create(context: Context, config: Object, options: ApplyOptions) -> Wr
     return await create_object(context, hub, options.write, applied=True)
 
 
-async def _update(context: Context, config: Object, options: ApplyOptions, rules: Rules) -> Written:
+async def _update(context: Context, config: Configuration, options: ApplyOptions, rules: Rules) -> Written:
     info, resource = context.info, context.served
     store = resource.stored
     operation = operation_of(context, "UPDATE", info.name, options.write)
@@ -130,20 +151,15 @@ async def _update(context: Context, config: Object, options: ApplyOptions, rules
         context.warnings += dict.fromkeys(writing.warnings)
 
 
-def _merge(context: Context, live: Object | None, config: Object, options: ApplyOptions) -> Object:
-    """The object once the configuration is applied, in the version of the URL. Works on a copy of the configuration."""
+def _merge(context: Context, live: Object | None, config: Configuration, options: ApplyOptions) -> Object:
+    """The object once the configuration is applied, in the version of the URL and in its schema's shape."""
     resource = context.served
-    manager = context.services.owners.of(resource, context.info.subresource)
-    merged = manager.apply(
-        live,
-        copy_of(config),
-        manager=options.write.field_manager,
-        force=options.force,
-        now=context.services.clock.now(),
-    )
-    entries = merged["metadata"].pop("managedFields", None)
+    whole = merged(context, context.services.owners.of(resource, context.info.subresource), live, config, options)
+    entries = whole["metadata"].pop("managedFields", None)
+    # The configuration may have written the version of its kind in another way.
+    whole["apiVersion"], whole["kind"] = resource.api_version, resource.kind
     # The merge may have left nulls, and shares its parts with the live object; decoding it makes it our own.
-    obj: Object = copy_of(merged)
+    obj: Object = copy_of(whole)
     try:
         shape_up(obj, resource.schema)
     except TypeMismatch as error:

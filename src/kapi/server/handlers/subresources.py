@@ -20,7 +20,7 @@ from kapi.registry.scale import apply_scale, scale_of
 from kapi.registry.store import Rules
 from kapi.schema.typed import kind_schema
 from kapi.server.decode import Expectation, read_object
-from kapi.server.handlers.applying import read_config, settle_identity
+from kapi.server.handlers.applying import merged, read_config
 from kapi.server.handlers.patching import patch_with, read_patch
 from kapi.server.handlers.writing import check_name, operation_of, put, write_context
 from kapi.server.options import apply_options, write_options
@@ -91,14 +91,10 @@ async def patch_scale(context: Context) -> Response:
 async def _apply_scale(context: Context) -> Response:
     """Server-side apply of /scale: who applies the Scale's replicas owns the object's."""
     asked = apply_options(context.query)
-    config = await read_config(context, asked.write)
-    now = context.services.clock.now()
+    config = await read_config(context)
 
     def wanted(current: Object) -> Object:
-        settle_identity(context, config["metadata"])
-        return _scale_owners().apply(
-            current, copy_of(config), manager=asked.write.field_manager, force=asked.force, now=now
-        )
+        return merged(context, _scale_owners(), current, config, asked)
 
     return await _write_scale(context, asked.write, wanted, applied=True)
 

@@ -1,0 +1,183 @@
+"""`kapi get` and `kapi watch`: what the server has, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kapi.api.errors import ApiError, NotFound
+from kapi.cli.printing import CommandError, ObjectPrinter, TablePrinter, as_list, complain, emit, kind_name
+from kapi.client.rest import JSON, TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import Object
+    from kapi.cli.session import Session, Target
+    from kapi.client import APIResource
+
+OUTPUTS: Final = ("wide", "yaml", "json", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for. `events` prints each change with its type."""
+
+    arguments: tuple[str, ...]
+    all_namespaces: bool = False
+    label_selector: str = ""
+    field_selector: str = ""
+    output: str = ""
+    headers: bool = True
+    show_labels: bool = False
+    managed_fields: bool = False
+    ignore_not_found: bool = False
+    events: bool = False
+
+    def __post_init__(self) -> None:
+        if self.output and self.output not in OUTPUTS:
+            raise CommandError(f'-o "{self.output}": expected one of {", ".join(OUTPUTS)}')
+
+    @property
+    def as_table(self) -> bool:
+        """Whether people read the answer, or programs."""
+        return self.output in ("", "wide")
+
+    def table(self, resource: APIResource, *, with_kind: bool = False) -> TablePrinter:
+        """A printer for the tables of a resource."""
+        return TablePrinter(
+            wide=self.output == "wide",
+            headers=self.headers,
+            with_namespace=self.all_namespaces and resource.namespaced,
+            with_labels=self.show_labels,
+            kind=kind_name(resource) if with_kind else "",
+        )
+
+
+async def raw(session: Session, path: str) -> None:
+    """Print what the server answers at a path."""
+    where, _, query = path.partition("?")
+    pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    answer = await session.rest.send("GET", where, query=pairs, accept="*/*")
+    emit(answer.body.decode("utf-8", "replace"))
+
+
+async def get(session: Session, question: Question) -> None:
+    """Print objects or lists of them."""
+    targets = await _targets(session, question)
+    if question.as_table:
+        await _print_tables(session, question, targets)
+    else:
+        await _print_objects(session, question, targets)
+
+
+async def watch(session: Session, question: Question) -> None:
+    """Print what is there and then every change, until the server or the user ends it."""
+    targets = await _targets(session, question)
+    if len(targets) > 1:
+        raise CommandError("one resource, or one object of it, can be watched at a time")
+    target = targets[0]
+    client = session.client(target.resource, _namespace(session, question))
+    fields = ",".join(filter(None, (f"metadata.name={target.name}" if target.name else "", question.field_selector)))
+    accept = TABLE if question.as_table else JSON
+    show = _shower(question, target.resource)
+    version, found = "", False
+    async for page in client.pages(label_selector=question.label_selector, field_selector=fields, accept=accept):
+        version = page["metadata"]["resourceVersion"]
+        for part in [page] if question.as_table else _items(page, target.resource):
+            show("ADDED", part)
+        found = found or bool(page.get("rows") or page.get("items"))
+    if target.name and not found:
+        raise NotFound.of(target.resource.gvr.group_resource, target.name)
+    async with client.watch(
+        resource_version=version, label_selector=question.label_selector, field_selector=fields, accept=accept
+    ) as events:
+        async for event in events:
+            show(event.type, event.object)
+
+
+def _shower(question: Question, resource: APIResource) -> Callable[[str, Object], None]:
+    """How a watch prints: a table that grows, or object after object."""
+    if question.as_table:
+        table = question.table(resource)
+
+        def show_rows(event: str, part: Object) -> None:
+            table.add(part, event if question.events else "")
+            emit(table.flush())
+
+        return show_rows
+    printer = ObjectPrinter(question.output, managed_fields=question.managed_fields)
+
+    def show_object(event: str, part: Object) -> None:
+        wrapped = question.events and question.output != "name"
+        emit(printer.text({"type": event, "object": part} if wrapped else part))
+
+    return show_object
+
+
+async def _targets(session: Session, question: Question) -> list[Target]:
+    targets = await session.targets(question.arguments)
+    named = [target for target in targets if target.name]
+    if named and (question.label_selector or question.field_selector):
+        raise CommandError("name cannot be provided when a selector is specified")
+    if question.all_namespaces and any(target.resource.namespaced for target in named):
+        raise CommandError("a resource cannot be retrieved by name across all namespaces")
+    return targets
+
+
+def _namespace(session: Session, question: Question) -> str:
+    return "" if question.all_namespaces else session.namespace
+
+
+async def _answers(session: Session, question: Question, target: Target, accept: str) -> list[Object]:
+    """The object, or the pages of the list; what cannot be had is put among the failures."""
+    client = session.client(target.resource, _namespace(session, question))
+    try:
+        if target.name:
+            return [await client.get(target.name, accept=accept)]
+        pages = client.pages(
+            label_selector=question.label_selector, field_selector=question.field_selector, accept=accept
+        )
+        return [page async for page in pages]
+    except NotFound as error:
+        if not question.ignore_not_found:
+            session.failures.append(error)
+    except ApiError as error:
+        session.failures.append(error)
+    return []
+
+
+async def _print_tables(session: Session, question: Question, targets: list[Target]) -> None:
+    with_kind = len({target.resource for target in targets}) > 1
+    printed = False
+    for resource in dict.fromkeys(target.resource for target in targets):
+        printer = question.table(resource, with_kind=with_kind)
+        for target in targets:
+            if target.resource == resource:
+                for table in await _answers(session, question, target, TABLE):
+                    printer.add(table)
+        text = printer.flush()
+        if text:
+            emit(("\n" if printed and question.headers else "") + text)
+            printed = True
+    if not printed and not session.failures and not question.ignore_not_found:
+        in_one = not question.all_namespaces and all(target.resource.namespaced for target in targets)
+        complain(f"No resources found in {session.namespace} namespace." if in_one else "No resources found")
+
+
+async def _print_objects(session: Session, question: Question, targets: list[Target]) -> None:
+    found: list[Object] = []
+    for target in targets:
+        for answer in await _answers(session, question, target, JSON):
+            found += _items(answer, target.resource) if not target.name else [answer]
+    printer = ObjectPrinter(question.output, managed_fields=question.managed_fields)
+    if len(targets) == 1 and targets[0].name:
+        emit("".join(map(printer.text, found)))
+    elif not (question.ignore_not_found and not found):
+        emit(printer.text(as_list(found)))
+
+
+def _items(page: Object, resource: APIResource) -> list[Object]:
+    """The objects of a list, each saying what it is; in a list of one kind the server leaves that out."""
+    head = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
+    return [{**head, **item} for item in page.get("items") or []]
