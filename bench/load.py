@@ -23,6 +23,7 @@ from bench.figures import Figure, summary
 from bench.objects import (
     FAN_NAMESPACE,
     NAMESPACE,
+    ZERO_STAMP,
     collection,
     config_map,
     namespace,
@@ -40,6 +41,7 @@ Job = dict[str, Any]
 
 SEED_CONNECTIONS = 32
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -75,7 +77,38 @@ def patches(job: Job, index: int) -> Iterator[bytes]:
         yield request("PATCH", f"{collection()}/{name}", b'{"data":{"stamp":"%b"}}' % stamp().encode(), MERGE_PATCH)
 
 
-_KINDS = {"create": creates, "get": gets, "update": updates, "patch": patches}
+def _applied(name: str, value: str = ZERO_STAMP) -> bytes:
+    query = "fieldManager=bench&force=true"
+    return request("PATCH", f"{collection()}/{name}?{query}", config_map(name, value), APPLY_PATCH)
+
+
+def applies_new(job: Job, index: int) -> Iterator[bytes]:
+    """Objects created by server-side apply."""
+    for number in itertools.count():
+        yield _applied(f"{job['run']}-apply-{index}-{number}")
+
+
+def applies_same(job: Job, index: int) -> Iterator[bytes]:
+    """The same configuration again and again: the first time it is taken over, from then on nothing changes."""
+    for name in _own(job, index):
+        yield _applied(name)
+
+
+def applies_field(job: Job, index: int) -> Iterator[bytes]:
+    """A configuration with one field changed."""
+    for name in _own(job, index):
+        yield _applied(name, stamp())
+
+
+_KINDS = {
+    "create": creates,
+    "get": gets,
+    "update": updates,
+    "patch": patches,
+    "apply.new": applies_new,
+    "apply.same": applies_same,
+    "apply.field": applies_field,
+}
 
 
 async def requests(address: Address, job: Job) -> Figure:

@@ -105,7 +105,7 @@ def apiserver_command(program: Path, folder: Path, pairs: dict[str, KeyPair], et
         f"--client-ca-file={pairs['ca'].certificate}",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={pairs['service-account'].key}",
+        f"--service-account-key-file={pairs['service-account'].certificate}",
         f"--service-account-signing-key-file={pairs['service-account'].key}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--disable-admission-plugins=ServiceAccount",

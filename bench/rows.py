@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 KAPI = "Kapi"
 POD_CONNECTIONS = 16
+APPLY_CONNECTIONS = 16
 PODS_EVERY = 10
 """In the memory rows every so-manieth object is a Pod."""
 
@@ -112,6 +113,24 @@ def _alternate_requests(bench: Bench, kind: str, servers: dict[str, Running]) ->
     for number in bench.settings.connections:
         runners = {name: partial(_requests, bench, running, kind, number) for name, running in servers.items()}
         bench.alternate(f"{kind}.{number}", runners)
+
+
+def _apply_rows(settings: Settings) -> list[Row]:
+    on = _connections(APPLY_CONNECTIONS)
+    return [
+        Row("apply.new", f"server-side apply of new objects, {on}", "/s", 2.0),
+        Row("apply.field", f"server-side apply of one changed field, {on}", "/s", 2.0),
+        Row("apply.same", f"server-side apply that changes nothing, {on}", "/s", 2.0),
+    ]
+
+
+def _measure_applies(bench: Bench, rows: Sequence[str]) -> None:
+    servers = bench.shared(rows)
+    for row in rows:
+        runners = {
+            name: partial(_requests, bench, running, row, APPLY_CONNECTIONS) for name, running in servers.items()
+        }
+        bench.alternate(row, runners)
 
 
 # -- lists and watches ------------------------------------------------------------------------------------------------
@@ -227,6 +246,7 @@ GROUPS = (
     Group("get", partial(_request_rows, "get", 4.0), _measure_gets),
     Group("update", partial(_request_rows, "update", None), partial(_measure_writes, "update")),
     Group("patch", partial(_request_rows, "patch", None), partial(_measure_writes, "patch")),
+    Group("apply", _apply_rows, _measure_applies),
     Group("list", _list_rows, _measure_lists),
     Group("watch", _watch_rows, _measure_watches),
 )
