@@ -246,7 +246,8 @@ GROUPS = (
     Group("get", partial(_request_rows, "get", 4.0), _measure_gets),
     Group("update", partial(_request_rows, "update", None), partial(_measure_writes, "update")),
     Group("patch", partial(_request_rows, "patch", None), partial(_measure_writes, "patch")),
-    Group("apply", _apply_rows, _measure_applies),
     Group("list", _list_rows, _measure_lists),
     Group("watch", _watch_rows, _measure_watches),
+    # Last, because it adds objects to what is listed.
+    Group("apply", _apply_rows, _measure_applies),
 )

@@ -37,9 +37,6 @@ ROWS = [
     "patch.1",
     "patch.16",
     "patch.64",
-    "apply.new",
-    "apply.field",
-    "apply.same",
     "list.whole",
     "list.paged",
     "watch.one",
@@ -48,6 +45,9 @@ ROWS = [
     "event.some",
     "watch.many",
     "event.many",
+    "apply.new",
+    "apply.field",
+    "apply.same",
 ]
 
 

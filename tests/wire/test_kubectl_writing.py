@@ -184,7 +184,7 @@ def test_apply_says_what_it_would_do(terminal):
         $ kubectl apply -f a.yaml
         configmap/a created
         $ sed -i 's/"1"/"2"/' a.yaml
-        $ kubectl diff -f a.yaml | grep '^[-+] '
+        $ kubectl diff -f a.yaml | grep '^[-+]  x'
         -  x: "1"
         +  x: "2"
         $ kubectl diff -f a.yaml > /dev/null
@@ -307,11 +307,15 @@ def test_waiting_for_a_deletion(terminal):
     terminal.output("kubectl create -f held.yaml")
     terminal.output("kubectl delete configmap held --wait=false")
     with subprocess.Popen(
-        ["kubectl", "wait", "--for=delete", "configmap/held", "--timeout=30s"],
+        ["kubectl", "wait", "--for=delete", "configmap/held", "--timeout=30s", "-v=6"],
         env=terminal.environment,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     ) as waiting:
+        assert waiting.stderr is not None
+        # It logs its requests; once it watches, the deletion cannot come too early.
+        assert any("watch=true" in line for line in waiting.stderr)
         terminal.output('kubectl patch configmap held --type=merge -p \'{"metadata":{"finalizers":null}}\'')
         assert waiting.wait(30) == 0
 
@@ -373,4 +377,46 @@ def test_a_namespace_being_deleted_takes_nothing_new(terminal):
         $ kubectl create configmap a -n <ns>-never
         error: failed to create configmap: namespaces "<ns>-never" not found
         [1]
+    """)
+
+
+def test_two_appliers_own_what_they_applied(terminal):
+    terminal.write("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '1', c: '1'}\n")
+    terminal.write("b.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {b: '2'}\n")
+    terminal.write("clash.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '9', b: '2'}\n")
+    terminal.write("less.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '1'}\n")
+    terminal("""
+        $ kubectl apply --server-side --field-manager=ann -f a.yaml
+        configmap/shared serverside-applied
+        $ kubectl apply --server-side --field-manager=bob -f b.yaml
+        configmap/shared serverside-applied
+        $ kubectl get configmap shared -o jsonpath={.data}
+        {"a":"1","b":"2","c":"1"}
+        $ kubectl apply --server-side --field-manager=bob -f clash.yaml 2>&1 | grep -m1 conflict
+        error: Apply failed with 1 conflict: conflict with "ann": .data.a
+        $ kubectl apply --server-side --field-manager=ann -f less.yaml
+        configmap/shared serverside-applied
+        $ kubectl get configmap shared -o jsonpath={.data}
+        {"a":"1","b":"2"}
+        $ kubectl apply --server-side --field-manager=bob --force-conflicts -f clash.yaml
+        configmap/shared serverside-applied
+        $ kubectl get configmap shared -o jsonpath='{.data} {.metadata.managedFields[*].manager}'
+        {"a":"9","b":"2"} bob
+    """)
+
+
+def test_apply_moves_from_the_client_to_the_server(terminal):
+    if terminal.minor < 26:
+        pytest.skip("this kubectl does not take over what it applied before")
+    terminal.write("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: '1', b: '2'}\n")
+    terminal("""
+        $ kubectl apply -f a.yaml
+        configmap/moved created
+        $ kubectl get configmap moved --show-managed-fields -o jsonpath='{.metadata.managedFields[*].manager}'
+        kubectl-client-side-apply
+        $ sed -i "s/, b: '2'//" a.yaml
+        $ kubectl apply --server-side -f a.yaml
+        configmap/moved serverside-applied
+        $ kubectl get configmap moved -o jsonpath={.data}
+        {"a":"1"}
     """)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.api.errors import ApiError, Forbidden, MethodNotAllowed, NotFound
-from kapi.cli.printing import CommandError, emit, kind_name, with_source
+from kapi.cli.printing import CommandError, complain, emit, kind_name, with_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -69,6 +69,11 @@ class Delete:
 
     async def run(self, session: Session, arguments: Sequence[str], manifests: Sequence[Manifest] | None) -> None:
         """Delete what arguments or manifests name."""
+        if self.force:
+            complain(
+                "Warning: Immediate deletion does not wait for confirmation that the running resource has been "
+                "terminated. The resource may continue to run on the cluster indefinitely."
+            )
         gone: list[tuple[_Doomed, str]] = []
         count = 0
         async for doomed in self._doomed(session, arguments, manifests):

@@ -46,14 +46,20 @@ class Owners:
         return manager
 
     def _at_version(self, resource: Resource, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
-        """An object in another served version of what is stored; None when that version is not served."""
-        if api_version == resource.api_version:
-            return resource.schema.shape, obj
-        prefix = resource.stored.prefix
-        for other in self._catalog:
-            if other.api_version == api_version and other.store is not None and other.store.prefix == prefix:
-                return other.schema.shape, other.convert_out(resource.convert_in(obj))
-        return None
+        """An object, which says in which version it is, in another; None when that version is not served."""
+        current = obj.get("apiVersion", resource.api_version)
+        served = {other.api_version: other for other in self._catalog if _shares(resource, other)}
+        target = served.get(api_version)
+        if target is None or current not in served:
+            return None
+        if current == api_version:
+            return target.schema.shape, obj
+        return target.schema.shape, target.convert_out(served[current].convert_in(obj))
+
+
+def _shares(one: Resource, other: Resource) -> bool:
+    """Whether two kinds are one kind in two versions."""
+    return other.store is not None and other.store.prefix == one.stored.prefix
 
 
 def _ignored(resource: Resource, subresource: str) -> Filter | None:

@@ -53,6 +53,8 @@ async def apply_with(context: Context, rules: Rules) -> Response:
     store, info = context.served.stored, context.info
     view = view_for(context, listing=False)
     options = apply_options(context.query)
+    if rules is not store.rules:
+        store.get(info.namespace, info.name)  # a sub-resource is of something; that comes before what the body says
     config = await read_config(context)
     while True:
         absent = rules is store.rules and store.find(info.namespace, info.name) is None

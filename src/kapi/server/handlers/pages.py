@@ -162,7 +162,7 @@ def version_info() -> dict[str, str]:
         "emulationMajor": "1",
         "emulationMinor": COMPATIBLE_MINOR,
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": COMPATIBLE_MINOR,
+        "minCompatibilityMinor": str(int(COMPATIBLE_MINOR) - 1),
         "gitVersion": f"v1.{COMPATIBLE_MINOR}.0+kapi-{__version__}",
         "gitCommit": "",
         "gitTreeState": "clean",

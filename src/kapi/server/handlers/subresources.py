@@ -91,6 +91,7 @@ async def patch_scale(context: Context) -> Response:
 async def _apply_scale(context: Context) -> Response:
     """Server-side apply of /scale: who applies the Scale's replicas owns the object's."""
     asked = apply_options(context.query)
+    context.served.stored.get(context.info.namespace, context.info.name)
     config = await read_config(context)
 
     def wanted(current: Object) -> Object:

@@ -40,7 +40,12 @@ class NodeStrategy(Strategy):
     selectable_fields = ("spec.unschedulable",)
 
     def default(self, obj: Object) -> None:
-        """All of a node can be allocated, unless it says otherwise."""
+        """All of a node can be allocated, unless it says otherwise; its first pod network is also the list's first."""
+        spec = obj.get("spec", {})
+        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDRs") and not spec.get("podCIDR"):
+            spec["podCIDR"] = spec["podCIDRs"][0]
         status = obj.get("status")
         if status and "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])

@@ -133,7 +133,11 @@ def _generate_selector(job: Object) -> None:
     generated = dict.fromkeys(_NAME_LABELS, metadata.get("name", ""))
     generated |= dict.fromkeys(_UID_LABELS, metadata.get("uid", ""))
     # What the author set stays, for validation to compare.
-    labels = {**generated, **(template.get("metadata", {}).get("labels") or {})}
+    given = template.get("metadata", {}).get("labels") or {}
+    labels = {**generated, **given}
+    # A Job without labels of its own has its template's, those made here included.
+    if (metadata.get("labels") or {}) in ({}, given):
+        metadata["labels"] = dict(labels)
     selected = {_SELECTED_LABEL: metadata.get("uid", ""), **(selector.get("matchLabels") or {})}
     job["spec"] = {
         **spec,
