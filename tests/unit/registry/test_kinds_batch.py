@@ -105,8 +105,15 @@ def test_labels_of_the_job_come_from_its_template():
     obj = job()
     obj["spec"]["template"]["metadata"] = {"labels": {"app": "x"}}
     assert create(obj) == []
-    assert obj["metadata"]["labels"] == {"app": "x"}
+    assert obj["metadata"]["labels"] == {"app": "x", **GENERATED}
     assert obj["spec"]["template"]["metadata"]["labels"] == {"app": "x", **GENERATED}
+
+
+def test_labels_of_its_own_are_the_only_ones_a_job_has():
+    obj = job()
+    obj["metadata"]["labels"] = {"mine": "yes"}
+    assert create(obj) == []
+    assert obj["metadata"]["labels"] == {"mine": "yes"}
 
 
 def test_a_second_try_with_another_uid_starts_from_the_same_spec():
