@@ -85,7 +85,8 @@ class Apply:
             selector = LabelSelector.parse(self.selector)
         except SelectorError as error:
             raise CommandError(str(error)) from None
-        return [manifest for manifest in manifests if selector.matches(manifest.obj["metadata"].get("labels") or {})]
+        # Labels that are no labels are for the server to refuse, not for a selector to trip over.
+        return [manifest for manifest in manifests if not selector or selector.matches(_labels(manifest))]
 
     async def _one(self, manifest: Manifest, resource: APIResource, client: ResourceClient) -> None:
         if not manifest.name:
@@ -195,6 +196,11 @@ def _merge_schema(gvk: GroupVersionKind) -> Any:
         return kind_schema(*gvk).merge
     except KeyError:
         return None
+
+
+def _labels(manifest: Manifest) -> dict[str, str]:
+    labels = manifest.obj["metadata"].get("labels")
+    return labels if isinstance(labels, dict) else {}
 
 
 def _without_nulls(value: Any) -> Any:

@@ -120,7 +120,7 @@ async def patch(
     for resource, name in targets:
         client = session.client(resource)
         try:
-            before = await client.get(name, subresource=subresource)
+            before = await session.get(resource, name, subresource=subresource)
             options: dict[str, Any] = {"field_manager": writing.field_manager, "dry_run": writing.dry_run}
             after = await client.patch(name, document, PATCH_TYPES[patch_type], subresource=subresource, **options)
         except UnsupportedMediaType as error:

@@ -139,7 +139,8 @@ def _manifests(document: Any, source: str, where: str) -> Iterator[Manifest]:
     if metadata is not None and not isinstance(metadata, dict):
         raise CommandError(f"{where}: metadata must be an object, found {_sort(metadata)}")
     for key in ("name", "namespace"):
-        if metadata and not isinstance(metadata.get(key) or "", str):
+        # YAML reads `n` as false and `1e3` as a number; taken for "not set" they would end up in another namespace.
+        if metadata and not isinstance(metadata.get(key), str | None):
             raise CommandError(f"{where}: metadata.{key} must be a string; put it in quotes")
     try:
         group, version = GroupVersion.parse(document["apiVersion"])

@@ -134,7 +134,7 @@ async def _answers(session: Session, question: Question, target: Target, accept:
     client = session.client(target.resource, _namespace(session, question))
     try:
         if target.name:
-            return [await client.get(target.name, accept=accept)]
+            return [await session.get(target.resource, target.name, accept=accept)]
         pages = client.pages(
             label_selector=question.label_selector, field_selector=question.field_selector, accept=accept
         )

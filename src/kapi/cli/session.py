@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kapi.api.errors import ApiError
+from kapi.api.errors import ApiError, NotFound
+from kapi.api.meta import GroupVersionResource
 from kapi.cli.printing import CommandError, complain, error_text
 from kapi.client import ClientConfig, ClientError, DiscoveryClient, DynamicClient, RESTClient, RESTMapper
 from kapi.client.config import default_paths
@@ -21,6 +22,7 @@ from kapi.client.config import default_paths
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from kapi.api.meta import Object
     from kapi.cli.manifests import Manifest
     from kapi.client import APIResource, ResourceClient
 
@@ -29,6 +31,7 @@ LOCAL_KUBECONFIG: Final = Path(".kapi") / "admin.kubeconfig"
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
+_NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,20 @@ class Connection:
     def config(self) -> ClientConfig:
         """The config these options and the files they name amount to."""
         kubeconfig = self.kubeconfig
-        if kubeconfig is None and self.server is None and self._has_only_a_local_server():
+        if kubeconfig is None and self.server is None and not self._is_configured():
+            if not LOCAL_KUBECONFIG.is_file():
+                raise CommandError(
+                    "no cluster is configured; start one with `kapi up`, or name one with $KUBECONFIG, --kubeconfig or "
+                    "--server"
+                )
             kubeconfig = str(LOCAL_KUBECONFIG)
         return ClientConfig.load(
             kubeconfig=kubeconfig, context=self.context or "", server=self.server or "", **self._overrides()
         )
 
     @staticmethod
-    def _has_only_a_local_server() -> bool:
-        if any(path.is_file() for path in default_paths()) or os.environ.get("KUBERNETES_SERVICE_HOST"):
-            return False
-        return LOCAL_KUBECONFIG.is_file()
+    def _is_configured() -> bool:
+        return any(path.is_file() for path in default_paths()) or bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
     def _overrides(self) -> dict[str, Any]:
         values = {
@@ -106,6 +112,16 @@ class Session:
         """The client of a resource in a namespace, which is the session's unless given."""
         inside = self.namespace if namespace is None else namespace
         return self.dynamic.resource(resource.gvr, inside if resource.namespaced else "")
+
+    async def get(self, resource: APIResource, name: str, **options: Any) -> Object:
+        """One object; when it is missing because its namespace is, the error says so."""
+        client = self.client(resource)
+        try:
+            return await client.get(name, **options)
+        except NotFound:
+            if client.namespace not in ("", "default"):
+                await self.dynamic.resource(_NAMESPACES).get(client.namespace)
+            raise
 
     async def targets(self, arguments: Sequence[str]) -> list[Target]:
         """What arguments such as `pods`, `pods,services`, `pod a b`, `pod/a deploy/b` or `all` mean."""

@@ -69,6 +69,8 @@ def _first(resources: tuple[APIResource, ...], gvk: GroupVersionKind) -> APIReso
 
 def _by_name(resources: tuple[APIResource, ...], name: str) -> APIResource | None:
     for wanted in _readings(name):
+        if not wanted.resource:
+            continue
         candidates = [
             resource
             for resource in resources

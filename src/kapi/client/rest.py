@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
 from kapi.client.credentials import Credentials, tls_context
@@ -158,7 +157,7 @@ class RESTClient:
         try:
             yield _lines(response.content, self._base, max_line_bytes)
         finally:
-            response.close()
+            await _cut(response)
 
     @contextlib.asynccontextmanager
     async def _deadline(self, what: str, timeout: float | None) -> AsyncIterator[None]:  # noqa: ASYNC109
@@ -202,7 +201,7 @@ class RESTClient:
         return await self._session.request(
             method,
             url,
-            headers=CIMultiDict([*headers, *self._credentials.headers()]),
+            headers=[*headers, *self._credentials.headers()],
             data=data,
             allow_redirects=False,
             server_hostname=(self.config.tls_server_name or None) if self._tls else None,
@@ -279,6 +278,16 @@ def _warning_text(header: str) -> str:
             break
         text += next(characters, "") if character == "\\" else character
     return text
+
+
+async def _cut(response: aiohttp.ClientResponse) -> None:
+    """Leave an answer that has not ended. A polite TLS farewell could outlast the event loop, so there is none."""
+    connection = response.connection
+    transport = connection.transport if connection else None
+    response.close()
+    if transport is not None:
+        transport.abort()
+        await asyncio.sleep(0)  # the transport lets go of its socket in the loop's next round
 
 
 async def _lines(content: aiohttp.StreamReader, base: str, max_bytes: int) -> AsyncIterator[bytes]:

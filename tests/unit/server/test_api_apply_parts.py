@@ -126,6 +126,12 @@ async def test_finalizers_are_a_set(api):
 
 
 @served
+async def test_a_list_without_items_has_no_owner_and_an_empty_map_has(api):
+    answer = await applied(api, A, cm("a", metadata={"labels": {}, "finalizers": []}))
+    assert fields(answer, "m1") == {"f:metadata": {"f:labels": {}}}
+
+
+@served
 async def test_owner_references_are_told_apart_by_uid(api):
     def config(name, uid):
         return cm("a", metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]})

@@ -108,7 +108,9 @@ def _optional(**fields):
 
 
 _words = st.sampled_from(("1", "2"))
-_labels = st.dictionaries(st.sampled_from("abc"), _words, max_size=3)
+# Not empty: an empty map is owned but not stored, so that in the reference, too, the next apply adds it again, and
+# with a second owner conflicts.
+_labels = st.dictionaries(st.sampled_from("abc"), _words, min_size=1, max_size=3)
 _metadata = _optional(
     labels=_labels,
     annotations=_labels,
@@ -154,7 +156,7 @@ def _deployments(draw):
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", **draw(_metadata)}, "spec": spec}
 
 
-_config_maps = _kind("v1", "ConfigMap", data=st.dictionaries(st.sampled_from("abcd"), _words, max_size=4))
+_config_maps = _kind("v1", "ConfigMap", data=st.dictionaries(st.sampled_from("abcd"), _words, min_size=1, max_size=4))
 _services = _kind(
     "v1",
     "Service",
@@ -181,11 +183,11 @@ def _runs(draw):
 
 
 def _leaves(value, path=()):
-    """The fields of a configuration down to its lists, which have rules of their own."""
+    """The fields of a configuration down to its lists, which have rules of their own; one without items has no owner."""
     if isinstance(value, dict) and value:
         for key, part in value.items():
             yield from _leaves(part, (*path, key))
-    else:
+    elif value != []:
         yield path
 
 

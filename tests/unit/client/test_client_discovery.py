@@ -1,0 +1,150 @@
+"""What a server serves, asked in the new way and in the old one."""
+
+import asyncio
+import json
+
+from kapi.api.meta import GroupVersion
+from kapi.client import DiscoveryClient, RESTClient
+from kapi.client.rest import JSON
+
+
+class Counting(RESTClient):
+    """A client that counts what it sends."""
+
+    def __init__(self, config, **more):
+        super().__init__(config, **more)
+        self.paths = []
+
+    async def send(self, method, path, **options):
+        self.paths.append(path)
+        return await super().send(method, path, **options)
+
+
+class OldFashioned(Counting):
+    """A client that never asks for aggregated discovery, and so gets what an old server would give."""
+
+    async def send(self, method, path, **options):
+        return await super().send(method, path, **{**options, "accept": JSON})
+
+
+def _discover(config, cls=Counting):
+    async def main():
+        async with cls(config) as rest:
+            return await DiscoveryClient(rest).discover(), rest.paths
+
+    return asyncio.run(main())
+
+
+def test_two_requests_tell_everything(admin):
+    found, paths = _discover(admin)
+    assert sorted(paths) == ["/api", "/apis"]
+    assert found.failures == ()
+    assert found.group_versions[:2] == (GroupVersion("", "v1"), *found.group_versions[1:2])
+    pods = next(resource for resource in found.resources if resource.resource == "pods")
+    assert (pods.group, pods.version, pods.kind, pods.namespaced, pods.singular) == ("", "v1", "Pod", True, "pod")
+    assert pods.short_names == ("po",)
+    assert pods.categories == ("all",)
+    assert {"get", "list", "watch", "create", "delete"} <= set(pods.verbs)
+    assert {"status", "binding", "log"} <= set(pods.subresources)
+    assert str(next(resource for resource in found.resources if resource.kind == "Deployment")) == "deployments.apps"
+
+
+def test_old_servers_tell_the_same(admin):
+    new, _ = _discover(admin)
+    old, paths = _discover(admin, OldFashioned)
+    assert "/api/v1" in paths
+    assert "/apis/apps/v1" in paths
+    assert old.group_versions == new.group_versions
+    by_place = {resource.gvr: resource for resource in old.resources}
+    assert set(by_place) == {resource.gvr for resource in new.resources}
+    for resource in new.resources:
+        other = by_place[resource.gvr]
+        assert (other.kind, other.namespaced, other.short_names) == (
+            resource.kind,
+            resource.namespaced,
+            resource.short_names,
+        )
+        assert set(other.subresources) == set(resource.subresources)
+
+
+def test_answer_is_remembered_until_it_is_invalidated(admin):
+    async def main():
+        async with Counting(admin) as rest:
+            discovery = DiscoveryClient(rest)
+            assert not discovery.is_cached
+            first, again = await asyncio.gather(discovery.discover(), discovery.discover())
+            assert first is again
+            assert discovery.is_cached
+            assert len(rest.paths) == 2
+            discovery.invalidate()
+            assert (await discovery.discover()) == first
+            return len(rest.paths)
+
+    assert asyncio.run(main()) == 4
+
+
+def test_version_of_the_server_is_told(admin):
+    async def main():
+        async with RESTClient(admin) as rest:
+            return await DiscoveryClient(rest).server_version()
+
+    assert asyncio.run(main())["gitVersion"].startswith("v1.36")
+
+
+GROUPS = {
+    "kind": "APIGroupList",
+    "groups": [
+        {
+            "name": "down.example",
+            "versions": [{"groupVersion": "down.example/v1", "version": "v1"}],
+            "preferredVersion": {"version": "v1"},
+        },
+        {
+            "name": "up.example",
+            "versions": [{"version": "v2"}, {"version": "v1"}],
+            "preferredVersion": {"version": "v1"},
+        },
+    ],
+}
+
+
+def _answer(path, http):
+    """What an old server with one broken group behind it says."""
+    documents = {
+        "/api": {"kind": "APIVersions", "versions": []},
+        "/apis": GROUPS,
+        "/apis/up.example/v1": {
+            "kind": "APIResourceList",
+            "resources": [
+                {"name": "things", "singularName": "thing", "kind": "Thing", "namespaced": True, "verbs": ["get"]},
+                {"name": "things/status", "kind": "Thing", "namespaced": True, "verbs": ["get"]},
+                {"name": "odd", "kind": "Odd", "group": "other.example", "version": "v9", "verbs": []},
+            ],
+        },
+        "/apis/up.example/v2": {"kind": "APIResourceList", "resources": []},
+    }
+    return http(200, json.dumps(documents[path]).encode()) if path in documents else http(503, b"down", "text/plain")
+
+
+def test_group_that_is_down_does_not_hide_the_others(script, http):
+    class ByPath(script):
+        """Answers by path, for the order of requests is not fixed."""
+
+        async def _serve(self, reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            answer = _answer(head.split()[1].decode(), http)
+            writer.write(answer.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+            await writer.drain()
+
+    async def main():
+        async with ByPath([]).serving() as config, RESTClient(config) as rest:
+            return await DiscoveryClient(rest).discover()
+
+    found = asyncio.run(main())
+    assert [str(version) for version in found.group_versions] == ["down.example/v1", "up.example/v1", "up.example/v2"]
+    assert [(str(version), why) for version, why in found.failures] == [
+        ("down.example/v1", "the server is currently unable to handle the request")
+    ]
+    thing, odd = found.resources
+    assert (thing.resource, thing.subresources) == ("things", ("status",))
+    assert (odd.group, odd.version) == ("other.example", "v9")
