@@ -234,9 +234,11 @@ class WriteOptions(NamedTuple):
     """Ignore, Warn or Strict."""
 
 
-def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
-    """Decode and judge the options of a create (`CreateOptions`), update or patch."""
+def write_options(query: Mapping[str, str], kind: str, *, applies: bool = False) -> WriteOptions:
+    """Decode and judge the options of a create (`CreateOptions`), update, patch or apply."""
     errors: list[FieldError] = []
+    if applies and not query.get("fieldManager"):
+        errors.append(required("fieldManager", "is required for apply patch"))
     dry_run = query.get("dryRun", "")
     if "dryRun" in query and dry_run != "All":
         errors.append(not_supported("dryRun", [dry_run], ("All",)))
@@ -245,7 +247,7 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
     validation = query.get("fieldValidation", "")
     if validation not in ("", "Ignore", "Strict", "Warn"):
         errors.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
-    if kind == "PatchOptions" and "force" in query:
+    if kind == "PatchOptions" and "force" in query and not applies:
         errors.insert(0, forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise Invalid.of(GroupKind(META, kind), "", errors)
@@ -275,9 +277,4 @@ class ApplyOptions(NamedTuple):
 
 def apply_options(query: Mapping[str, str]) -> ApplyOptions:
     """Decode and judge the options of a server-side apply."""
-    rest = {key: value for key, value in query.items() if key != "force"}
-    write = write_options(rest, "PatchOptions")
-    if not write.field_manager:
-        error = required("fieldManager", "is required for apply patch")
-        raise Invalid.of(GroupKind(META, "PatchOptions"), "", [error])
-    return ApplyOptions(write, is_true(query, "force"))
+    return ApplyOptions(write_options(query, "PatchOptions", applies=True), is_true(query, "force"))
