@@ -7,27 +7,18 @@ and what to send; who calls it reads and writes the objects, and puts the namesp
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kapi.api.lastapplied import ANNOTATION
+from kapi.api.lastapplied import ANNOTATION, document
+from kapi.api.patch import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.api.patchcreation import PatchCreationError, three_way_json_merge_patch, three_way_merge_patch
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.api.strategicmerge import MergeNode
 
-__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "apply_patch", "last_applied", "with_last_applied"]
-
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-
-# Characters that Go's encoder escapes in strings, beyond those JSON asks for.
-_ESCAPED: Final = {ord(character): f"\\u{ord(character):04x}" for character in "&<>\u2028\u2029"}
-
-_encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
@@ -40,7 +31,7 @@ def with_last_applied(config: Object) -> Object:
     metadata = config.get("metadata") or {}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != ANNOTATION}
     bare = {**config, "metadata": {**metadata, "annotations": annotations}}
-    annotated = {**annotations, ANNOTATION: _document(bare)}
+    annotated = {**annotations, ANNOTATION: document(bare)}
     return {**config, "metadata": {**metadata, "annotations": annotated}}
 
 
@@ -77,26 +68,3 @@ def apply_patch(
 
 
 # -- the text of the annotation ---------------------------------------------------------------------------------------
-
-
-def _document(config: Object) -> str:
-    """JSON as Go writes it: compact, keys sorted, some characters escaped, a newline at the end."""
-    return _encode(_with_go_numbers(config)).decode().translate(_ESCAPED) + "\n"
-
-
-def _with_go_numbers(value: Any) -> Any:
-    """The value with its floats written as Go writes them."""
-    if isinstance(value, float):
-        return msgspec.Raw(_go_number(value).encode())
-    if isinstance(value, dict):
-        return {key: _with_go_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_go_numbers(item) for item in value]
-    return value
-
-
-def _go_number(value: float) -> str:
-    """The shortest digits that read back the same; an exponent below 1e-6 and from 1e21, no point in whole numbers."""
-    if value == 0 or 1e-6 <= abs(value) < 1e21:
-        return f"{Decimal(repr(value)):f}".removesuffix(".0")
-    return repr(value).replace("e-0", "e-")

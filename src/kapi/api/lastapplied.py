@@ -7,6 +7,7 @@ to date, for those who go back.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -26,7 +27,8 @@ MOST_ANNOTATION_BYTES: Final = 256 * 1024
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
-_ESCAPED: Final = (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
+# Characters that Go's encoder escapes in strings, beyond those JSON asks for.
+_ESCAPED: Final = {ord(character): f"\\u{ord(character):04x}" for character in "&<>\u2028\u2029"}
 
 
 def unchanged_fields(shape: Shape, api_version: str, live: Object) -> FieldSet:
@@ -53,7 +55,7 @@ def follow(obj: Object, config: Object) -> None:
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return
-    annotations = {**annotations, ANNOTATION: _document(config)}
+    annotations = {**annotations, ANNOTATION: _configuration(config)}
     # Values may be null here, which reads as empty.
     if (
         sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items())
@@ -63,16 +65,36 @@ def follow(obj: Object, config: Object) -> None:
     obj["metadata"] = {**obj["metadata"], "annotations": annotations}
 
 
-def _document(config: Object) -> str:
+def _configuration(config: Object) -> str:
     """The configuration without the annotation itself, in the form the reference gives it."""
     annotations = _annotations(config)
     if annotations:
         kept = {key: value or "" for key, value in annotations.items() if key != ANNOTATION}
         config = {**config, "metadata": {**config["metadata"], "annotations": kept}}
-    text = _encode(config).decode()
-    for character, escape in _ESCAPED:
-        text = text.replace(character, escape)
-    return text + "\n"
+    return document(config)
+
+
+def document(config: Object) -> str:
+    """JSON as Go writes it: compact, keys sorted, some characters escaped, a newline at the end."""
+    return _encode(_with_go_numbers(config)).decode().translate(_ESCAPED) + "\n"
+
+
+def _with_go_numbers(value: Any) -> Any:
+    """The value with its floats written as Go writes them."""
+    if isinstance(value, float):
+        return msgspec.Raw(_go_number(value).encode())
+    if isinstance(value, dict):
+        return {key: _with_go_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_go_numbers(item) for item in value]
+    return value
+
+
+def _go_number(value: float) -> str:
+    """The shortest digits that read back the same; an exponent below 1e-6 and from 1e21, no point in whole numbers."""
+    if value == 0 or 1e-6 <= abs(value) < 1e21:
+        return f"{Decimal(repr(value)):f}".removesuffix(".0")
+    return repr(value).replace("e-0", "e-")
 
 
 def _annotations(obj: Object) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""What the three kinds of patch share, and the simplest of them: the JSON merge patch (RFC 7386).
+"""What the kinds of patch share (media types, errors), and the simplest: the JSON merge patch (RFC 7386).
 
     PatchError
     ├── PatchDecodeError    the patch is no patch at all: 400, the text is the whole message
@@ -14,7 +14,12 @@ patch put them; they go when the result is decoded as an object of its kind.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 class PatchError(ValueError):

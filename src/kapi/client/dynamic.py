@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
+from kapi.api.patch import APPLY_PATCH, MERGE_PATCH
 from kapi.client.errors import AnswerError, error_from_status
 from kapi.client.rest import JSON, MAX_LINE_BYTES
 from kapi.codec import json
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from kapi.api.meta import GroupVersionResource, Object
     from kapi.client.rest import RESTClient
 
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 PAGE: Final = 500
 """How many objects `pages` asks for at a time, as kubectl does."""

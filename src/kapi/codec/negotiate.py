@@ -13,16 +13,12 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
 from kapi.api.errors import NotAcceptable, UnsupportedMediaType
+from kapi.api.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.codec.limits import ACCEPT_CLAUSES, NEGOTIATION_CACHE, NEGOTIATION_LENGTH
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 _CUSTOM_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)

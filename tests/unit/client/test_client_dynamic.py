@@ -8,8 +8,8 @@ import pytest
 
 from kapi.api.errors import AlreadyExists, BadRequest, Conflict, Expired, NotFound
 from kapi.api.meta import GroupVersionResource
+from kapi.api.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.client import AnswerError, ClientConfig, DynamicClient, RESTClient
-from kapi.client.dynamic import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.client.rest import METADATA, TABLE
 
 CONFIGMAPS = GroupVersionResource("", "v1", "configmaps")

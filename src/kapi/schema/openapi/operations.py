@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kapi.api.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -25,10 +27,10 @@ DELETE_OPTIONS, PATCH, RESOURCES, STATUS = (
 )
 
 PATCH_TYPES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    APPLY_PATCH,
 )
 MEDIA_TYPES = ("application/json", "application/yaml")
 WATCH_TYPE = "application/json;stream=watch"

@@ -14,9 +14,10 @@ from kapi.api import jsonpatch, strategicmerge
 from kapi.api import patch as patches
 from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
 from kapi.api.fielderror import FieldError, show
+from kapi.api.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
-from kapi.codec.negotiate import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, patch_type
+from kapi.codec.negotiate import patch_type
 from kapi.registry.encoding import copy_of
 from kapi.schema.typed import TypeMismatch
 from kapi.server.decode import check_size, shape_up

@@ -10,7 +10,8 @@ from kapi.api.errors import NotImplemented501
 from kapi.api.fieldset import fields
 from kapi.api.managedfields import FieldManager, parent_entries, scale_entries
 from kapi.api.meta import GroupVersionKind
-from kapi.codec.negotiate import APPLY_PATCH, patch_type
+from kapi.api.patch import APPLY_PATCH
+from kapi.codec.negotiate import patch_type
 from kapi.registry.encoding import copy_of, encode
 from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
 from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
