@@ -25,7 +25,7 @@ _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)[\"']")
 _LINES = re.compile(r"^L(\d+)(?:-L(\d+))?$")
 _EXTERNAL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:|^//")
-_MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/work|/root|/tmp/kapi)(?![\w-])|(?<![\w./-])/(?:home|Users)/\w+")
+_MACHINE_PATH = re.compile(r"(?<![\w./-])(?:/root|/tmp/\w+)(?![\w-])|(?<![\w./-])/(?:home|Users)/\w+")
 _UNRELEASED = re.compile(r"^## \[?Unreleased\]?", re.MULTILINE)
 _INDEXES = ("README.md", "index.md")
 

@@ -24,7 +24,7 @@ def documented(tmp_path):
     (tmp_path / "docs/README.md").write_text("# Docs\n\n[Guide](guide.md#set-it-up)\n")
     (tmp_path / "docs/guide.md").write_text(
         "# Guide\n\n## Set it *up*\n\n## Set it up\n\n[back](README.md) [twice](#set-it-up-1) [code](../code.py#L1-L2)\n"
-        "[site](https://example.com/work/x) `[not a link](gone.md)`\n\n```\n# Not a heading\n[nor a link](gone.md)\n```\n"
+        "[site](https://example.com/root/x) `[not a link](gone.md)`\n\n```\n# Not a heading\n[nor a link](gone.md)\n```\n"
     )
     return tmp_path
 
@@ -47,8 +47,8 @@ def test_good_documentation_has_no_problems(documented):
         ("[x](../code.py#part)", "only Markdown files have headings"),
         ("[x](../../outside.md)", "leads out of the repository"),
         ("see /root/.kube/config", "path of one machine"),
-        ("`ls /work/main`", "path of one machine"),
-        ("```\ncat /tmp/kapi/log\n```", "path of one machine"),
+        ("`ls /home/somebody`", "path of one machine"),
+        ("```\ncat /tmp/mine/log\n```", "path of one machine"),
     ],
 )
 def test_bad_lines_are_found(documented, line, problem):
