@@ -42,8 +42,9 @@ class BootstrapError(Exception):
 
 def ensure_credentials(options: Options) -> Credentials:
     """Find or make the CA, the server's and the admin's certificates, and the admin's token."""
+    options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = options.data_dir / "pki"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
     ca = KeyPair(directory / "ca.crt", directory / "ca.key")
     server = KeyPair(directory / "server.crt", directory / "server.key")
     admin = KeyPair(directory / "admin.crt", directory / "admin.key")

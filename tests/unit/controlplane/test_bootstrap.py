@@ -117,3 +117,9 @@ def test_kubeconfig_that_others_could_read_is_closed(first, tmp_path):
     write_kubeconfig(path, "https://127.0.0.1:6443", first[1])
     assert _mode(path) == 0o600
     assert bootstrap.ADMIN in path.read_text()
+
+
+def test_data_directory_is_for_its_owner_only(tmp_path):
+    ensure_credentials(Options(data_dir=tmp_path / "new" / "data"))
+    assert _mode(tmp_path / "new" / "data") == 0o700
+    assert _mode(tmp_path / "new" / "data" / "pki") == 0o700
