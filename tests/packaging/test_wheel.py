@@ -110,4 +110,10 @@ def test_the_command_line_runs(server):
 def test_the_shared_lane_needs_only_the_base_dependencies(base):
     absent = "import importlib.util as u; print([n for n in ('cryptography', 're2', 'httptools', 'typer') if u.find_spec(n)])"
     assert run(str(base), "-c", absent).strip() == "[]"
-    run(str(base), "-W", "error", "-c", IMPORT_ROOMS, "kapi.api", "kapi.codec")
+    run(str(base), "-W", "error", "-c", IMPORT_ROOMS, "kapi.api", "kapi.codec", "kapi.schema", "kapi.client")
+
+
+def test_the_command_says_what_it_needs_where_only_the_library_is_installed(base):
+    finished = subprocess.run([base.parent / "kapi", "up"], capture_output=True, text=True, check=False)
+    assert finished.returncode == 1
+    assert finished.stderr == "kapi: the command is not installed (typer is missing): pip install 'kapi[server]'\n"
