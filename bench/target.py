@@ -64,7 +64,9 @@ class Process:
         self._name = Path(command[0]).name
         self._log = log
         with log.open("ab") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
+            )
         self.pid = self._process.pid
 
     def check(self) -> None:
@@ -82,6 +84,11 @@ class Process:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but with bytecode kept, as installed packages have it; else every start compiles everything anew."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Kapi:
