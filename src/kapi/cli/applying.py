@@ -14,6 +14,7 @@ from kapi.api.clientapply import apply_patch, with_last_applied
 from kapi.api.errors import ApiError, Conflict
 from kapi.api.lastapplied import ANNOTATION
 from kapi.api.meta import GroupVersionKind, is_deleting
+from kapi.api.patch import without_nulls
 from kapi.api.patchcreation import PatchCreationError
 from kapi.api.selectors import LabelSelector, SelectorError
 from kapi.cli.editing import each, fetch
@@ -118,7 +119,7 @@ class Apply:
         if live is None:
             try:
                 # Nulls mean "delete this" in a patch; in a new object there is nothing to delete.
-                body = _without_nulls(with_last_applied(manifest.obj))
+                body = without_nulls(with_last_applied(manifest.obj))
                 return await client.create(body, **self.writing.options), "created"
             except ApiError as error:
                 raise with_source(error, "creating", manifest.source) from None
@@ -201,12 +202,6 @@ def _merge_schema(gvk: GroupVersionKind) -> Any:
 def _labels(manifest: Manifest) -> dict[str, str]:
     labels = manifest.obj["metadata"].get("labels")
     return labels if isinstance(labels, dict) else {}
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return value
 
 
 def _parse_kind(text: str) -> GroupVersionKind:

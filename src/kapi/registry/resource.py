@@ -8,7 +8,7 @@ core group and in `events.k8s.io` are two views of one stored kind, `autoscaling
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kapi.api.errors import GroupKind, GroupResource
 from kapi.api.meta import GroupVersion, GroupVersionKind
@@ -99,7 +99,3 @@ class Resource:
     def convert_out(self, obj: Object) -> Object:
         """From the stored version to this one."""
         return obj if self.from_hub is None else self.from_hub(obj)
-
-    def details(self) -> dict[str, Any]:
-        """For logs and metrics: bounded, since resources are."""
-        return {"group": self.group, "version": self.version, "resource": self.resource}

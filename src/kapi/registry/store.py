@@ -359,9 +359,16 @@ class Store:
 
     async def remove(self, item: Item) -> int:
         """Commit the removal of an item; RevisionMismatch when it is not the latest."""
-        revision = await self.storage.delete(item.key, item.revision)
-        self.strategy.removed(item.namespace, item.name)
-        return revision
+        if getattr(self.strategy.removed, "__func__", None) is Strategy.removed:
+            return await self.storage.delete(item.key, item.revision)
+        # As with reservations: what the object held is given back when it is gone, even if the request no longer waits.
+        removal = asyncio.ensure_future(self.storage.delete(item.key, item.revision))
+        removal.add_done_callback(lambda done: self._removed(item, done))
+        return await asyncio.shield(removal)
+
+    def _removed(self, item: Item, removal: asyncio.Future[int]) -> None:
+        if not removal.cancelled() and removal.exception() is None:
+            self.strategy.removed(item.namespace, item.name)
 
     def _item(self, key: str, obj: Object, revision: int, value: Draft, selection: Selection) -> Item:
         metadata = obj["metadata"]

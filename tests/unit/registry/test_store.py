@@ -1,5 +1,7 @@
 """The generic registry by itself: the order of its steps, what it hands to the hooks, and what it keeps."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -320,3 +322,31 @@ def test_store_is_a_dictionary_with_revisions(steps):
         assert found == model
 
     run(main())
+
+
+@scenario
+async def test_what_an_object_held_is_given_back_though_nobody_waits_for_its_removal(bench):
+    await bench.create()
+    item = bench.store.get("ns", "a")
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    delete = bench.storage.delete
+
+    async def slow_delete(key, expected, note=None):
+        reached.set()
+        await go_on.wait()
+        return await delete(key, expected, note)
+
+    bench.storage.delete = slow_delete
+    request = asyncio.ensure_future(bench.store.remove(item))
+    await reached.wait()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert "removed" not in bench.strategy.calls
+    given_back = asyncio.Event()
+    bench.strategy.removed = lambda namespace, name: (bench.strategy.calls.append("removed"), given_back.set())
+    go_on.set()
+    async with asyncio.timeout(5):
+        await given_back.wait()
+    assert bench.store.find("ns", "a") is None
+    assert bench.strategy.calls.count("removed") == 1
