@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from kind_support import thing
 
 from kapi.api.errors import BadRequest, Invalid
 from kapi.registry.kinds.cluster import reviews
@@ -82,17 +81,3 @@ def test_selectors_in_reviews():
     )
     unknown = {**RESOURCE, "labelSelector": {"requirements": [{"key": "a", "operator": "New"}]}}
     reviews.check_self_subject_access_review(_review(resourceAttributes=unknown))
-
-
-def test_token_requests_live_ten_minutes_at_least():
-    request = thing(spec={})
-    reviews.default_token_request(request)
-    assert request["spec"]["expirationSeconds"] == 3600
-    reviews.check_token_request(request)
-    assert _refused(reviews.check_token_request, thing(spec={"expirationSeconds": 599})) == (
-        'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 599: '
-        "may not specify a duration less than 10 minutes"
-    )
-    assert "larger than 2^32 seconds" in _refused(
-        reviews.check_token_request, thing(spec={"expirationSeconds": 2**32 + 1})
-    )

@@ -1,4 +1,4 @@
-"""Requests that are answered and not stored: reviews of tokens and of access, and requests for tokens.
+"""Requests that are answered and not stored: reviews of tokens and of access.
 
 Pure checks of what was sent; each raises the error a client gets or returns normally. The answers are made
 elsewhere. The kind is empty in the 422 of access reviews, because the reference server has lost it by then and
@@ -13,15 +13,12 @@ from kapi.api import names
 from kapi.api.errors import BadRequest, GroupKind, Invalid
 from kapi.api.fielderror import FieldError, forbidden, invalid, required
 from kapi.registry.kinds import fieldrules
-from kapi.registry.kinds.storage.classes import token_lifetime_errors
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
 
-DEFAULT_TOKEN_SECONDS = 3600
 
 _AUTHORIZATION = GroupKind("authorization.k8s.io", "")
-_TOKEN_REQUEST = GroupKind("authentication.k8s.io", "TokenRequest")
 _EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 
 
@@ -65,20 +62,6 @@ def check_self_subject_rules_review(review: Object) -> None:
     """There is a namespace to list rules for."""
     if not review.get("spec", {}).get("namespace"):
         raise BadRequest("no namespace on request")
-
-
-def default_token_request(request: Object) -> None:
-    """An hour, unless asked otherwise."""
-    spec = request.setdefault("spec", {})
-    if not spec.get("expirationSeconds"):
-        spec["expirationSeconds"] = DEFAULT_TOKEN_SECONDS
-
-
-def check_token_request(request: Object) -> None:
-    """The token lives long enough to be of use and not for ever."""
-    errors = token_lifetime_errors("spec.expirationSeconds", request["spec"].get("expirationSeconds"))
-    if errors:
-        raise Invalid.of(_TOKEN_REQUEST, "", errors)
 
 
 def _raise_if_any(errors: list[FieldError]) -> None:
