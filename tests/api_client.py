@@ -190,7 +190,7 @@ class Api:
         self.transport = InProcessTransport(self.pipeline)
 
     async def start(self):
-        await self.catalog.hub.load()
+        await self.catalog.load()
         await ensure_objects(self.transport, 6443)
 
     async def stop(self):

@@ -14,6 +14,7 @@ patch put them; they go when the result is decoded as an object of its kind.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Final
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -89,8 +90,11 @@ def go_format(value: Any) -> str:
 
 
 def _go_float(value: float) -> str:
-    """The shortest digits that read back the same; an exponent below 1e-4 and from 1e21."""
-    if value == 0 or 1e-4 <= abs(value) < 1e21:
+    """The shortest digits that read back the same; an exponent below 1e-4 and from 1e6."""
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
         return str(int(value)) if value.is_integer() else repr(value)
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *rest = map(str, digits)
+    mantissa = f"{'-' if sign else ''}{first}{'.' if rest else ''}{''.join(rest)}"
+    return f"{mantissa}e{exponent + len(rest):+03d}"

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from kapi.base.clock import SystemClock
+from kapi.base.http import Outbound
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
 from kapi.controlplane.options import DRAIN_SECONDS
 from kapi.registry.catalog import Catalog
+from kapi.registry.custom.keeper import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.chain import Authenticator, StaticTokens
@@ -26,6 +28,7 @@ from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.serve import Server
 from kapi.server.services import Services
+from kapi.server.webhooks.conversion import WebhookConverter
 from kapi.storage.compact import PROMISED_SECONDS, Compactor
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite import SqliteStorage
@@ -33,8 +36,10 @@ from kapi.storage.sqlite import SqliteStorage
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.controlplane.options import Options
+    from kapi.registry.custom.conversion import Converter
     from kapi.storage.interface import Storage
 
 COMPACTION_INTERVAL = 15.0
@@ -62,6 +67,7 @@ class ControlPlane:
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun = False
         self._stopping = False
+        self._outbound = Outbound()
         self._storage: Storage | None = None
         self._server: Server | None = None
         self.catalog: Catalog
@@ -73,8 +79,10 @@ class ControlPlane:
         credentials = bootstrap.ensure_credentials(options)
         self._storage = storage = await self._open_storage()
         storage.on_failure = self._storage_failed
-        self.catalog = catalog = Catalog(storage, self.clock, retention=options.history_seconds)
-        await catalog.hub.load()
+        self.catalog = catalog = Catalog(
+            storage, self.clock, retention=options.history_seconds, converter_for=self._converter
+        )
+        await catalog.load()
         self.metrics.observe_caches(catalog.hub)
         services = self._services(catalog, credentials)
         pipeline = Pipeline(services, router(services))
@@ -104,6 +112,7 @@ class ControlPlane:
             floor=min(history, PROMISED_SECONDS),
         )
         self._spawn(compactor.run())
+        self._spawn(Keeper(catalog).run())
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
@@ -117,10 +126,14 @@ class ControlPlane:
             await self._server.close()
         if hasattr(self, "transport"):
             await self.transport.close()
+        await self._outbound.close()
         if self._storage is not None:
             if hasattr(self, "catalog"):
                 self.catalog.hub.close()
             await self._storage.close()
+
+    def _converter(self, name: str, conversion: Object) -> Converter:
+        return WebhookConverter(conversion, self._outbound, self.catalog)
 
     async def _open_storage(self) -> Storage:
         if self.options.storage == "memory":

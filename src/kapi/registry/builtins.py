@@ -55,6 +55,19 @@ _SCALE = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
 _ALL = ("all",)
 _EXTENSIONS = ("api-extensions",)
 
+_DEFINITIONS = _cluster(
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    "crd",
+    "crds",
+    categories=_EXTENSIONS,
+    subresources=(_status("CustomResourceDefinition"),),
+)
+_OLD_DEFINITIONS = _DEFINITIONS._replace(
+    deprecation="apiextensions.k8s.io/v1beta1 CustomResourceDefinition is deprecated in v1.16+; "
+    "use apiextensions.k8s.io/v1 CustomResourceDefinition"
+)
+
 _CORE = (
     _namespaced("bindings", "Binding", verbs=CREATE, stored=False),
     _cluster(
@@ -260,6 +273,8 @@ GROUPS: tuple[Group, ...] = (
             _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", categories=_EXTENSIONS),
         ),
     ),
+    Group("apiextensions.k8s.io", "v1", (_DEFINITIONS,)),
+    Group("apiextensions.k8s.io", "v1beta1", (_OLD_DEFINITIONS,), hub=("apiextensions.k8s.io", "v1")),
     Group("scheduling.k8s.io", "v1", (_cluster("priorityclasses", "PriorityClass", "pc"),)),
     Group("coordination.k8s.io", "v1", (_namespaced("leases", "Lease"),)),
     Group("node.k8s.io", "v1", (_cluster("runtimeclasses", "RuntimeClass"),)),

@@ -1,7 +1,8 @@
 """Everything that is served, and how to find it: the catalog of resources, by group, version and name.
 
-Built once from the table of built-ins; custom resources will join and leave it at run time. Discovery and OpenAPI
-read it, the router looks resources up in it, and rules that span kinds read other objects through it (`Lookup`).
+Built from the table of built-ins; custom resources join and leave it at run time (`registry.custom.definitions`).
+Discovery and OpenAPI read it, the router looks resources up in it, and rules that span kinds read other objects through
+it (`Lookup`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import GroupResource
+from kapi.api.versions import by_priority
 from kapi.registry.builtins import GROUPS
-from kapi.registry.encoding import BodyReader, head_of
+from kapi.registry.custom.definitions import Definitions
+from kapi.registry.encoding import BodyReader, CustomReader, head_of
 from kapi.registry.resource import Resource
-from kapi.registry.rules import CONVERSIONS, STORES, strategies
+from kapi.registry.rules import CONVERSIONS, SCHEMAS, STORES, strategies
 from kapi.registry.store import Store
 from kapi.registry.strategy import Strategy
 from kapi.storage.keys import resource_prefix
@@ -24,17 +27,30 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.registry.builtins import Group, Row
+    from kapi.registry.custom.conversion import Converter, ConverterFor
     from kapi.storage.interface import Storage
+    from kapi.storage.watchcache import Reader, WatchCache
 
 _PLAIN = Strategy()
 
 
 class Catalog:
-    """All resources served now. `groups` keeps discovery order; a group's first version is its preferred one."""
+    """All resources served now. `groups` keeps discovery order; a group's first version is its preferred one.
 
-    def __init__(self, storage: Storage, clock: Clock, *, retention: float = RETENTION) -> None:
+    `changes` grows with every change of what is served: what was derived from an older state is stale.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        *,
+        retention: float = RETENTION,
+        converter_for: ConverterFor | None = None,
+    ) -> None:
         self.storage = storage
         self.clock = clock
+        self.changes = 0
         self.groups: dict[str, dict[str, dict[str, Resource]]] = {}
         self._strategies = strategies()
         self._stores: dict[GroupResource, Store] = {}
@@ -42,6 +58,13 @@ class Catalog:
         self.hub = CacheHub(storage, self._reader, clock=clock, retention=retention)
         for group in GROUPS:
             self._add_group(group)
+        self._built_in = {group: frozenset(versions) for group, versions in self.groups.items()}
+        self.definitions = Definitions(self, converter_for or _no_webhooks)
+
+    async def load(self) -> None:
+        """Read what is stored, and serve the kinds defined in it."""
+        await self.hub.load()
+        self.definitions.start()
 
     # -- finding ----------------------------------------------------------------------------------------------------
 
@@ -70,11 +93,55 @@ class Catalog:
         item = store.find(namespace, name)
         return None if item is None else store.decode(item)
 
-    def list(self, resource: str, namespace: str = "") -> Iterable[Object]:
-        """All objects of a resource, in one namespace or (empty) in all."""
+    def list(self, resource: str, namespace: str = "", *, ending: str = "") -> Iterable[Object]:
+        """All objects of a resource, in one namespace or (empty) in all, whose name has an ending."""
         store = self.store(resource)
         prefix = f"{store.prefix}{namespace}/" if namespace else ""
-        return (store.decode(item) for item in store.cache.items(prefix))
+        return (store.decode(item) for item in store.cache.items(prefix) if item.name.endswith(ending))
+
+    # -- custom resources -------------------------------------------------------------------------------------------
+
+    def custom_cache(self, resource: GroupResource) -> WatchCache:
+        """The cache of a custom resource, served or not."""
+        return self.hub.cache(resource_prefix(resource.group, resource.resource))
+
+    def replace(self, retired: Iterable[Resource], added: Iterable[Resource]) -> None:
+        """Stop serving some custom resources and serve others, in one step."""
+        for resource in retired:
+            versions = self.groups.get(resource.group, {})
+            resources = versions.get(resource.version, {})
+            if resources.get(resource.resource) is not resource:
+                continue
+            del resources[resource.resource]
+            self._stores.pop(resource.group_resource, None)
+            if not resources:
+                del versions[resource.version]
+            if not versions:
+                del self.groups[resource.group]
+        for resource in added:
+            if resource.version in self._built_in.get(resource.group, ()):
+                continue  # a group version of ours is not extended by definitions
+            if resource.group not in self.groups:
+                self.groups[resource.group] = {}
+                self._order_groups()
+            versions = self.groups[resource.group]
+            if resource.version not in versions:
+                versions[resource.version] = {}
+                self._order_versions(resource.group)
+            self.groups[resource.group][resource.version][resource.resource] = resource
+            self._stores[resource.group_resource] = resource.stored
+        self.changes += 1
+
+    def _order_groups(self) -> None:
+        custom = sorted(group for group in self.groups if group not in self._built_in)
+        self.groups = {group: self.groups[group] for group in (*self._built_in, *custom) if group in self.groups}
+
+    def _order_versions(self, group: str) -> None:
+        built_in = self._built_in.get(group, frozenset())
+        versions = self.groups[group]
+        ours = [version for version in versions if version in built_in]
+        theirs = sorted((version for version in versions if version not in built_in), key=by_priority)
+        self.groups[group] = {version: versions[version] for version in (*ours, *theirs)}
 
     # -- building ---------------------------------------------------------------------------------------------------
 
@@ -104,6 +171,7 @@ class Catalog:
         conversion = CONVERSIONS.get((group.group, group.version, row.kind))
         if conversion is not None:
             resource.to_hub, resource.from_hub, resource.field_aliases = conversion
+        resource.read_schema = SCHEMAS.get((group.group, group.version, row.kind))
         resource.selectable = tuple(resource.field_aliases) or resource.store.strategy.selectable_fields
         return resource
 
@@ -131,7 +199,9 @@ class Catalog:
             )
         return store
 
-    def _reader(self, prefix: str) -> BodyReader:
-        reader = self._readers.get(prefix)
-        # Keys of a resource nobody serves: kept whole, so that nothing is lost if it is served again.
-        return reader or BodyReader(b"", None)
+    def _reader(self, prefix: str) -> Reader:
+        return self._readers.get(prefix) or CustomReader()
+
+
+def _no_webhooks(name: str, conversion: Object) -> Converter:
+    raise NotImplementedError(f"{name}: this server was put together without conversion webhooks")

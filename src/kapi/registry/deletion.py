@@ -48,7 +48,7 @@ async def delete(
     """Delete an object, or mark it; `deleted` in the answer says which."""
     while True:
         item = store.get(namespace, name)
-        obj = store.decode(item)
+        obj = await store.load(item)
         _check(store, item, obj, options)
         await admit(None, obj)
         try:

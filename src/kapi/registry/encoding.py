@@ -23,6 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 _SLOT = b'"resourceVersion":"'
+_METADATA = b',"metadata":'
 _METADATA_ORDER = (
     "name",
     "generateName",
@@ -105,11 +106,11 @@ class BodyReader:
         self._length = len(head)
         self._selectable = selectable
 
-    def body(self, value: bytes) -> bytes:
+    def split(self, value: bytes) -> tuple[str, bytes]:
         """The value without its head; values written in another order are put in ours."""
         if value.startswith(self._head):
-            return value[self._length :]
-        return _encode(ordered(_decode(value)))[self._length :]
+            return "", value[self._length :]
+        return "", _encode(ordered(_decode(value)))[self._length :]
 
     def select(self, value: bytes) -> Selection:
         """Labels and selectable fields."""
@@ -117,3 +118,33 @@ class BodyReader:
             return Selection(_decode_labels(value).metadata.labels, None)
         obj = _decode(value)
         return Selection(obj["metadata"].get("labels"), self._selectable(obj))
+
+
+class CustomReader:
+    """Reads stored values of custom kinds for the watch cache, whatever version they are in.
+
+    It knows nothing of the kind, so that values can be read before their definition is: selectable fields and the form
+    in which the object is served are found out when somebody asks.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[bytes, str] = {}
+        """Heads seen, and the version each stands for."""
+
+    def split(self, value: bytes) -> tuple[str, bytes]:
+        """The apiVersion, and the value without its head; values written in another order are put in ours."""
+        at = value.find(_METADATA) + 1
+        version = self._versions.get(value[:at])
+        if version is None:
+            obj = _decode(value)
+            version = obj["apiVersion"]
+            head = head_of(version, obj["kind"])
+            if not value.startswith(head):
+                return version, _encode(ordered(obj))[len(head) :]
+            self._versions[head] = version
+            at = len(head)
+        return version, value[at:]
+
+    def select(self, value: bytes) -> Selection:
+        """Labels."""
+        return Selection(_decode_labels(value).metadata.labels, None)

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import GroupKind, GroupResource
 from kapi.api.meta import GroupVersion, GroupVersionKind
-from kapi.registry.encoding import head_of
+from kapi.registry.encoding import encode, head_of
+from kapi.registry.tables import table_for
+from kapi.registry.tables.custom import custom_table
+from kapi.schema.typed import kind_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.api.meta import Object
+    from kapi.registry.custom.version import CustomVersion
     from kapi.registry.store import Store
-    from kapi.schema.typed import KindSchema
+    from kapi.registry.tables import Table
+    from kapi.schema.typed import ObjectSchema
+    from kapi.storage.watchcache import Item
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
@@ -36,7 +42,7 @@ class Subresource:
     version: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Resource:
     """A resource at a version: names, verbs, sub-resources, its schema, and the store its objects live in."""
 
@@ -60,6 +66,12 @@ class Resource:
     """Field selector keys beyond metadata.name and metadata.namespace."""
     deprecation: str = ""
     """Text of the `Warning` header every request to this resource gets."""
+    list_kind: str = ""
+    """The kind of its lists; `<kind>List` when not said."""
+    custom: CustomVersion | None = None
+    """What the definition of a custom kind says of this version; None for built-in kinds."""
+    read_schema: Callable[[], ObjectSchema] | None = None
+    """Where the schema comes from; the built-in definitions when not said."""
 
     gvk: GroupVersionKind = field(init=False)
     group_resource: GroupResource = field(init=False)
@@ -67,9 +79,11 @@ class Resource:
     group_version: GroupVersion = field(init=False)
     api_version: str = field(init=False)
     head: bytes = field(init=False)
-    _schema: KindSchema | None = field(init=False, default=None)
+    _schema: ObjectSchema | None = field(init=False, default=None)
+    _table: Table | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        self.list_kind = self.list_kind or f"{self.kind}List"
         self.gvk = GroupVersionKind(self.group, self.version, self.kind)
         self.group_resource = GroupResource(self.group, self.resource)
         self.group_kind = GroupKind(self.group, self.kind)
@@ -78,19 +92,38 @@ class Resource:
         self.head = head_of(self.api_version, self.kind)
 
     @property
-    def schema(self) -> KindSchema:
+    def schema(self) -> ObjectSchema:
         """The compiled schema of this version; compiled on first use."""
         if self._schema is None:
-            from kapi.schema.typed import kind_schema
-
-            self._schema = kind_schema(self.group, self.version, self.kind)
+            self._schema = (
+                kind_schema(self.group, self.version, self.kind) if self.read_schema is None else self.read_schema()
+            )
         return self._schema
+
+    @property
+    def table(self) -> Table:
+        """How its objects are shown in rows and columns."""
+        if self._table is None:
+            self._table = (
+                table_for(self.group, self.resource) if self.custom is None else custom_table(self.custom.columns)
+            )
+        return self._table
 
     @property
     def stored(self) -> Store:
         """The store; only for resources that have one."""
         assert self.store is not None
         return self.store
+
+    @property
+    def shown(self) -> Callable[[Item], bytes] | None:
+        """How the body of an item is made for this version; None when it is served as it is kept."""
+        if self.from_hub is not None:
+            return self._converted
+        return None if self.custom is None else self.stored.body
+
+    def _converted(self, item: Item) -> bytes:
+        return encode(self.convert_out(self.stored.decode(item)))[len(self.head) :]
 
     def convert_in(self, obj: Object) -> Object:
         """From this version to the stored one."""

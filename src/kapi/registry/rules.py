@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kapi.registry.custom.definitionstore import DefinitionStore
 from kapi.registry.kinds import autoscaling, configuration
 from kapi.registry.kinds.autoscalingversions import to_v1, to_v2
 from kapi.registry.kinds.cluster import (
@@ -27,6 +28,9 @@ from kapi.registry.kinds.cluster import (
 )
 from kapi.registry.kinds.cluster import devices as resourcekinds
 from kapi.registry.kinds.cluster.events import to_core_v1, to_events_v1
+from kapi.registry.kinds.extension import definitions
+from kapi.registry.kinds.extension.v1beta1 import from_v1 as to_old_definition
+from kapi.registry.kinds.extension.v1beta1 import to_v1 as to_definition
 from kapi.registry.kinds.pod import pods
 from kapi.registry.kinds.service import endpoints, networking, services
 from kapi.registry.kinds.service.allocators import ServicePools
@@ -34,6 +38,7 @@ from kapi.registry.kinds.storage import classes as storagekinds
 from kapi.registry.kinds.storage import volumes
 from kapi.registry.kinds.workload import batch, replicas, workloads
 from kapi.registry.namespacestore import NamespaceStore
+from kapi.schema.definitionsv1beta1 import definition_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.store import Store
     from kapi.registry.strategy import Strategy
+    from kapi.schema.typed import ObjectSchema
 
     Convert = Callable[[Object], Object]
 
@@ -51,6 +57,7 @@ _AREAS = (
     batch,
     certificates,
     configuration,
+    definitions,
     endpoints,
     events,
     flowcontrol,
@@ -79,8 +86,16 @@ def strategies() -> dict[tuple[str, str], Strategy]:
     return {**gathered, ("", "Service"): services.ServiceStrategy(ServicePools())}
 
 
-STORES: dict[tuple[str, str], type[Store]] = {("", "Namespace"): NamespaceStore}
+STORES: dict[tuple[str, str], type[Store]] = {
+    ("", "Namespace"): NamespaceStore,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionStore,
+}
 """Kinds whose store does more than the generic one."""
+
+SCHEMAS: dict[tuple[str, str, str], Callable[[], ObjectSchema]] = {
+    ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"): definition_schema,
+}
+"""Served versions that the built-in definitions do not describe."""
 
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS = {
@@ -91,6 +106,7 @@ _EVENT_FIELDS = {
 }
 
 CONVERSIONS: dict[tuple[str, str, str], tuple[Convert, Convert, dict[str, str]]] = {
+    ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"): (to_definition, to_old_definition, {}),
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): (to_v2, to_v1, {}),
     ("events.k8s.io", "v1", "Event"): (to_core_v1, to_events_v1, _EVENT_FIELDS),
 }

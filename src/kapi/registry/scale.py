@@ -5,17 +5,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kapi.api.errors import GroupKind, Invalid
 from kapi.api.fielderror import invalid
+from kapi.api.fieldset import fields
 from kapi.api.values import label_selector_to_text
 
 if TYPE_CHECKING:
+    from kapi.api.fieldset import Path
     from kapi.api.meta import Object
 
 SCALE_KIND = GroupKind("autoscaling", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+class Scales(Protocol):
+    """Reads and writes the Scale of objects of one kind at one version."""
+
+    replicas: Path
+    """Where the wanted number is, as the owners of fields name it."""
+
+    def read(self, obj: Object) -> Object:
+        """The Scale for who asks for it."""
+        ...
+
+    def current(self, obj: Object) -> Object:
+        """The Scale a write begins from."""
+        ...
+
+    def shown(self, obj: Object) -> Object:
+        """The Scale as admission sees it and as a write answers it."""
+        ...
+
+    def write(self, obj: Object, scale: Object) -> Object:
+        """The object, changed to the wanted number of replicas."""
+        ...
+
+
+class BuiltInScales:
+    """The Scales of built-in kinds, which all keep their replicas in the same places."""
+
+    replicas = fields("spec", "replicas")
+
+    def read(self, obj: Object) -> Object:
+        """The Scale of an object, whoever asks."""
+        return scale_of(obj)
+
+    current = shown = read
+
+    def write(self, obj: Object, scale: Object) -> Object:
+        """The object with the wanted number of replicas."""
+        return apply_scale(obj, scale)
 
 
 def scale_of(obj: Object) -> Object:

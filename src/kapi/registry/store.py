@@ -32,15 +32,15 @@ from kapi.storage.keys import object_key, resource_prefix
 from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kapi.api.errors import GroupResource
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.outcome import Admit, Build
-    from kapi.schema.typed import KindSchema
-    from kapi.storage.interface import Draft, Entry, Storage
+    from kapi.schema.typed import ObjectSchema
+    from kapi.storage.interface import Entry, Storage
     from kapi.storage.watchcache import CacheHub
 
 GENERATE_ATTEMPTS = 8
@@ -106,7 +106,7 @@ class Store:
         strategy: Strategy,
         storage: Storage,
         hub: CacheHub,
-        schema: Callable[[], KindSchema],
+        schema: Callable[[], ObjectSchema],
         stored_as: tuple[GroupResource, Strategy] | None = None,
     ) -> None:
         stored, selects = stored_as or (resource, strategy)
@@ -148,9 +148,29 @@ class Store:
             raise NotFound.of(self.resource, name)
         return item
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether showing an item may take asking somebody else, so that items must be prepared first."""
+        return False
+
+    def body(self, item: Item) -> bytes:
+        """The bytes of an item as this store shows it, without the head."""
+        return item.body
+
     def decode(self, item: Item) -> Object:
         """The object of an item; yours to change."""
         return decode(self.head, item.body)
+
+    async def load(self, item: Item) -> Object:
+        """The object of an item, even if somebody must be asked to convert it; yours to change."""
+        return self.decode(item)
+
+    async def prepare(self, items: Iterable[Item]) -> None:
+        """Get ready to show items; afterwards `body`, `decode` and `field_values` have no reason to wait."""
+
+    def field_values(self, item: Item) -> dict[str, str]:
+        """Everything a field selector may ask about."""
+        return item.field_values()
 
     def item_of(self, entry: Entry) -> Item:
         """An entry read from history, as the cache would hold it."""
@@ -193,7 +213,11 @@ class Store:
             metadata["generation"] = 1
         strategy.prepare_create(context, obj)
         errors = validate_object_meta(
-            metadata, namespaced=self.namespaced, name_rule=strategy.validate_name, path="metadata"
+            metadata,
+            namespaced=self.namespaced,
+            name_rule=strategy.validate_name,
+            path="metadata",
+            builtin=not strategy.allows_any_finalizer,
         )
         errors += strategy.validate_create(context, obj)
         if self._by_schema:
@@ -249,7 +273,7 @@ class Store:
         rules = rules or self.rules
         while True:
             item = self.get(namespace, name)
-            old = self.decode(item)
+            old = await self.load(item)
             obj = await build(old, partial(self.decode, item))
             self._check_preconditions(item, obj, old, patch=patch)
             self._prepare_update(context, rules, obj, old)
@@ -307,8 +331,11 @@ class Store:
             if "deletionGracePeriodSeconds" in before:
                 metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
         rules.prepare(context, obj, old)
-        errors = validate_object_meta(obj["metadata"], namespaced=self.namespaced, name_rule=_any_name, path="metadata")
-        errors += validate_object_meta_update(obj["metadata"], before)
+        builtin = not self.strategy.allows_any_finalizer
+        errors = validate_object_meta(
+            obj["metadata"], namespaced=self.namespaced, name_rule=_any_name, path="metadata", builtin=builtin
+        )
+        errors += validate_object_meta_update(obj["metadata"], before, builtin=builtin)
         errors += rules.validate(context, obj, old)
         if self._by_schema:
             errors += self._schema().validate(obj)
@@ -355,7 +382,7 @@ class Store:
         item = self.cache.get(key)
         if item is not None and item.revision == revision:
             return item
-        return self._item(key, obj, revision, value, selection)
+        return self.cache.item(key, value.render(revision), revision, selection)
 
     async def remove(self, item: Item) -> int:
         """Commit the removal of an item; RevisionMismatch when it is not the latest."""
@@ -369,11 +396,6 @@ class Store:
     def _removed(self, item: Item, removal: asyncio.Future[int]) -> None:
         if not removal.cancelled() and removal.exception() is None:
             self.strategy.removed(item.namespace, item.name)
-
-    def _item(self, key: str, obj: Object, revision: int, value: Draft, selection: Selection) -> Item:
-        metadata = obj["metadata"]
-        body = value.render(revision)[len(self.head) :]
-        return Item(key, metadata.get("namespace", ""), metadata["name"], revision, body, selection)
 
     def preview(self, key: str, obj: Object, current: Item | None = None) -> Item:
         """What the object would look like if this were not a dry run; without a revision when it is not there yet."""

@@ -33,8 +33,8 @@ class Lookup(Protocol):
         """One object, decoded; None when it is not there."""
         ...
 
-    def list(self, resource: str, namespace: str = "") -> Iterable[Object]:
-        """All objects of a resource, in one namespace or (empty) in all."""
+    def list(self, resource: str, namespace: str = "", *, ending: str = "") -> Iterable[Object]:
+        """All objects of a resource, in one namespace or (empty) in all, whose name has an ending."""
         ...
 
 
@@ -83,7 +83,7 @@ class Strategy:
     """Deletion policy when the client names none: Background, Orphan, or Unsupported (no finalizers at all)."""
     returns_deleted_object: ClassVar[bool] = False
     """A final delete answers with the object, not with a Status."""
-    has_status: ClassVar[bool] = False
+    has_status: bool = False
     """The kind has a status sub-resource: the main endpoint ignores `.status`, `/status` ignores the rest."""
     keeps_status_on_create: ClassVar[bool] = False
     """A new object may come with its status: nodes do."""
@@ -91,6 +91,10 @@ class Strategy:
     """/status keeps the stored labels."""
     resets_metadata_on_status: ClassVar[bool] = False
     """/status keeps the stored metadata altogether."""
+    is_custom: ClassVar[bool] = False
+    """The kind is defined by a user, not built in."""
+    allows_any_finalizer: ClassVar[bool] = False
+    """Finalizers need no domain, as in groups that are served by extension servers of the reference."""
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
@@ -160,7 +164,7 @@ class Strategy:
         """Values of the kind's selectable fields beyond metadata.name and metadata.namespace, as strings."""
         return {}
 
-    selectable_fields: ClassVar[tuple[str, ...]] = ()
+    selectable_fields: tuple[str, ...] = ()
     """The keys `selectable` fills in: what a fieldSelector may name beyond metadata.name/namespace."""
 
 

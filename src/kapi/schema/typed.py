@@ -7,7 +7,7 @@ as objects need them, and definitions that kinds share are compiled once.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kapi.schema import builtin, decoding, merging, requirements, shapes
 from kapi.schema.scalars import TypeMismatch
@@ -18,7 +18,29 @@ if TYPE_CHECKING:
     from kapi.api.typedvalue import Shape
     from kapi.schema.merging import MergeNode
 
-__all__ = ["KindSchema", "TypeMismatch", "kind_schema"]
+__all__ = ["KindSchema", "ObjectSchema", "TypeMismatch", "kind_schema"]
+
+
+class ObjectSchema(Protocol):
+    """What handlers ask of a schema, built in or custom."""
+
+    def coerce(self, obj: Object) -> list[str]:
+        """Make `obj`, in place, what its kind keeps; returns the paths of what was unknown. Raises `TypeMismatch`."""
+        ...
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Judge a coerced object."""
+        ...
+
+    @property
+    def merge(self) -> MergeNode:
+        """The rules of strategic merge patches; only for kinds that have them."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """How fields are owned and merged by server-side apply."""
+        ...
 
 
 class KindSchema:

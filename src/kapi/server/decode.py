@@ -19,7 +19,7 @@ from kapi.schema.typed import TypeMismatch
 
 if TYPE_CHECKING:
     from kapi.api.meta import GroupVersionKind, Object
-    from kapi.schema.typed import KindSchema
+    from kapi.schema.typed import ObjectSchema
     from kapi.server.context import Context
     from kapi.server.message import Request
 
@@ -31,7 +31,7 @@ class Expectation(NamedTuple):
     """What a body must be."""
 
     gvk: GroupVersionKind
-    schema: KindSchema
+    schema: ObjectSchema
     older: tuple[str, ...] = ()
     """Older apiVersions with the same content, taken for the same."""
 
@@ -137,7 +137,7 @@ def coerce(obj: Object, expected: Expectation) -> list[str]:
         raise BadRequest(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {error}') from None
 
 
-def shape_up(obj: Object, schema: KindSchema) -> list[str]:
+def shape_up(obj: Object, schema: ObjectSchema) -> list[str]:
     """The same, raising what the schema raises; unknown fields come as complete texts.
 
     Empty lists and maps in metadata mean nothing and go, but for an empty managedFields, which asks to forget them.

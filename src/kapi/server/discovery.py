@@ -1,16 +1,19 @@
 """Discovery: which groups, versions and resources there are, in the old form and in the aggregated one.
 
-Documents are rendered from the catalog when first asked for and kept until it changes; an ETag lets clients ask
-whether it did.
+The aggregated documents are rendered from the catalog when first asked for and kept until it changes; then only the
+groups that changed are rendered again. An ETag lets clients ask whether anything did. The documents of the old form are
+small, one per group version, and made when asked for.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.codec import json
+from kapi.registry.builtins import GROUPS
+from kapi.registry.custom.store import CustomStore
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -19,13 +22,32 @@ if TYPE_CHECKING:
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+_BUILT_IN = frozenset(group.group for group in GROUPS)
+_HEAD = b'{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":['
+
+
+class _Fragment(NamedTuple):
+    """A group of the aggregated document, encoded, and the resources it speaks of: a change replaces resources."""
+
+    resources: tuple[Resource, ...]
+    content: bytes
+
+
+class _Document(NamedTuple):
+    """An aggregated document as of some state of the catalog."""
+
+    changes: int
+    body: bytes
+    etag: str
+
 
 class Discovery:
     """The discovery documents of a catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._aggregated: dict[bool, tuple[bytes, str]] = {}
+        self._aggregated: dict[bool, _Document] = {}
+        self._fragments: dict[str, _Fragment] = {}
 
     # -- the old form -----------------------------------------------------------------------------------------------
 
@@ -38,9 +60,18 @@ class Discovery:
         }
 
     def group_list(self) -> Object:
-        """GET /apis."""
-        groups = [self._group(group) for group in self._catalog.groups if group]
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        """GET /apis.
+
+        Built-in groups come first. Custom ones follow in the order of the names their API services would have, which
+        start with the version; the aggregated form orders them by group.
+        """
+        groups = self._catalog.groups
+        custom = sorted((group for group in groups if group not in _BUILT_IN), key=self._first_service)
+        order = [group for group in groups if group and group in _BUILT_IN] + custom
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [self._group(group) for group in order]}
+
+    def _first_service(self, group: str) -> str:
+        return min(f"{version}.{group}" for version in self._catalog.groups[group])
 
     def group(self, group: str) -> Object | None:
         """GET /apis/<group>; None when there is none."""
@@ -60,10 +91,10 @@ class Discovery:
         if resources is None:
             return None
         entries: list[Object] = []
-        for resource in resources.values():
-            entries.append(_entry(resource))
-            entries += (_sub_entry(resource, sub) for sub in resource.subresources.values())
-        entries.sort(key=lambda entry: str(entry["name"]))
+        for name in sorted(resources):
+            resource = resources[name]
+            entries.append(_entry(resource) | self._storage_hash(resource))
+            entries += (_sub_entry(resource, sub) for sub in _subresources(resource))
         document: Object = {"kind": "APIResourceList"}
         if group:
             document["apiVersion"] = "v1"
@@ -75,19 +106,40 @@ class Discovery:
 
     def aggregated(self, *, core: bool) -> tuple[bytes, str]:
         """The document of /api (`core`) or /apis in one piece, and its ETag."""
-        cached = self._aggregated.get(core)
-        if cached is None:
-            items = [_discovery_group(group, self._catalog) for group in self._catalog.groups if (not group) is core]
-            document = {
-                "kind": "APIGroupDiscoveryList",
-                "apiVersion": "apidiscovery.k8s.io/v2",
-                "metadata": {},
-                "items": items,
-            }
-            body = json.encode(document) + b"\n"
+        known = self._aggregated.get(core)
+        if known is None or known.changes != self._catalog.changes:
+            body = b"".join((_HEAD, b",".join(self._refreshed(core=core)), b"]}\n"))
             etag = '"' + hashlib.sha512(body).hexdigest().upper() + '"'
-            cached = self._aggregated[core] = (body, etag)
-        return cached
+            known = self._aggregated[core] = _Document(self._catalog.changes, body, etag)
+        return known.body, known.etag
+
+    def _refreshed(self, *, core: bool) -> list[bytes]:
+        """The groups of a document, encoded; those that did not change are not encoded again."""
+        groups = self._catalog.groups
+        self._fragments = {group: old for group, old in self._fragments.items() if group in groups}
+        return [self._fragment(group) for group in groups if (not group) is core]
+
+    def _fragment(self, group: str) -> bytes:
+        versions = self._catalog.groups[group]
+        resources = tuple(one for by_name in versions.values() for one in by_name.values())
+        known = self._fragments.get(group)
+        if known is None or known.resources != resources:
+            known = self._fragments[group] = _Fragment(resources, json.encode(_discovery_group(group, versions)))
+        return known.content
+
+    def _storage_hash(self, resource: Resource) -> Object:
+        """Eight bytes that change when the stored version does; nothing when that version is not served."""
+        store = resource.store
+        if store is None:
+            return {}
+        gvk = store.gvk
+        if isinstance(store, CustomStore):
+            version = store.storage_version.rpartition("/")[2]
+            if self._catalog.find(gvk.group, version, resource.resource) is None:
+                return {}
+            gvk = gvk._replace(version=version)
+        digest = hashlib.sha256(f"{gvk.group}/{gvk.version}/{gvk.kind}".encode()).digest()
+        return {"storageVersionHash": base64.b64encode(digest[:8]).decode()}
 
 
 def _entry(resource: Resource) -> Object:
@@ -102,9 +154,13 @@ def _entry(resource: Resource) -> Object:
         entry["shortNames"] = list(resource.short_names)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    if resource.store is not None:
-        entry["storageVersionHash"] = _storage_hash(resource)
     return entry
+
+
+def _subresources(resource: Resource) -> list[Subresource]:
+    """Sub-resources in the order they are listed: that of their names, or the definition's."""
+    found = list(resource.subresources.values())
+    return found if resource.custom is not None else sorted(found, key=lambda sub: sub.name)
 
 
 def _sub_entry(resource: Resource, sub: Subresource) -> Object:
@@ -120,29 +176,24 @@ def _sub_entry(resource: Resource, sub: Subresource) -> Object:
     return entry
 
 
-def _storage_hash(resource: Resource) -> str:
-    """Eight bytes that change when the stored version does."""
-    gvk = resource.stored.gvk
-    text = f"{gvk.group}/{gvk.version}/{gvk.kind}"
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
-
-
-def _discovery_group(group: str, catalog: Catalog) -> Object:
-    versions = [
+def _discovery_group(group: str, versions: dict[str, dict[str, Resource]]) -> Object:
+    entries = [
         {
             "version": version,
             "resources": [_discovery_resource(resources[name]) for name in sorted(resources)],
             "freshness": "Current",
         }
-        for version, resources in catalog.groups[group].items()
+        for version, resources in versions.items()
     ]
-    return {"metadata": {"name": group} if group else {}, "versions": versions}
+    return {"metadata": {"name": group} if group else {}, "versions": entries}
 
 
 def _discovery_resource(resource: Resource) -> Object:
+    # Custom kinds say where they belong; for built-in ones it goes without saying.
+    own = ("", "") if resource.custom is None else (resource.group, resource.version)
     entry: Object = {
         "resource": resource.resource,
-        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "responseKind": {"group": own[0], "version": own[1], "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -155,9 +206,9 @@ def _discovery_resource(resource: Resource) -> Object:
         entry["subresources"] = [
             {
                 "subresource": sub.name,
-                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "responseKind": {"group": sub.group or own[0], "version": sub.version or own[1], "kind": sub.kind},
                 "verbs": list(sub.verbs),
             }
-            for sub in sorted(resource.subresources.values(), key=lambda sub: sub.name)
+            for sub in _subresources(resource)
         ]
     return entry

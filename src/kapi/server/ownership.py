@@ -6,23 +6,33 @@ defaults belong to whoever wrote the object, what admission adds belongs to nobo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 from kapi.api.apply import excluding, only
 from kapi.api.fieldset import ANY, fields
 from kapi.api.managedfields import FieldManager
+from kapi.registry.custom.conversion import relabel
+from kapi.registry.custom.store import CustomStore
 from kapi.registry.strategy import copy_field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from kapi.api.apply import Filter
     from kapi.api.meta import Object
     from kapi.api.typedvalue import Shape
     from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource
+    from kapi.registry.store import Store
     from kapi.server.context import Context
     from kapi.server.options import WriteOptions
 
 MAX_MANAGER_BYTES = 128
+
+T = TypeVar("T")
 
 
 class Owners:
@@ -30,41 +40,74 @@ class Owners:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._managers: dict[tuple[Resource, str], FieldManager] = {}
+        self._managers: WeakKeyDictionary[Resource, dict[str, FieldManager]] = WeakKeyDictionary()
 
     def of(self, resource: Resource, subresource: str) -> FieldManager:
         """The field manager of an endpoint."""
-        manager = self._managers.get((resource, subresource))
+        managers = self._managers.setdefault(resource, {})
+        manager = managers.get(subresource)
         if manager is None:
-            manager = self._managers[resource, subresource] = FieldManager(
+            # The manager must not keep alive the resource it is found by.
+            found = ref(resource)
+            manager = managers[subresource] = FieldManager(
                 resource.schema.shape,
                 resource.gvk,
                 subresource=subresource,
                 reset=_ignored(resource, subresource),
-                at_version=lambda obj, api_version: self._at_version(resource, obj, api_version),
+                at_version=lambda obj, api_version: self._at_version(found(), obj, api_version),
+                has_fixed_schema=resource.custom is None,
             )
         return manager
 
-    def _at_version(self, resource: Resource, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
+    def _at_version(self, resource: Resource | None, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
         """An object, which says in which version it is, in another; None when that version is not served."""
+        if resource is None:
+            return None
         current = obj.get("apiVersion", resource.api_version)
-        served = {other.api_version: other for other in self._catalog if _shares(resource, other)}
+        served = {other.api_version: other for other in self._versions(resource)}
         target = served.get(api_version)
         if target is None or current not in served:
             return None
         if current == api_version:
             return target.schema.shape, obj
+        if resource.custom is not None:
+            return target.schema.shape, _convert_now(resource.stored, obj, api_version)
         return target.schema.shape, target.convert_out(served[current].convert_in(obj))
 
+    def _versions(self, resource: Resource) -> Iterable[Resource]:
+        """The versions of a kind that are served now."""
+        if resource.custom is None:
+            return (
+                one for one in self._catalog if one.store is not None and one.store.prefix == resource.stored.prefix
+            )
+        versions = self._catalog.groups.get(resource.group, {}).values()
+        return (found for resources in versions if (found := resources.get(resource.resource)) is not None)
 
-def _shares(one: Resource, other: Resource) -> bool:
-    """Whether two kinds are one kind in two versions."""
-    return other.store is not None and other.store.prefix == one.stored.prefix
+
+_loop: ContextVar[asyncio.AbstractEventLoop] = ContextVar("loop")
+
+
+async def beside(resource: Resource, work: Callable[[], T]) -> T:
+    """Do the work of a field manager; in a thread where it may have to wait for a conversion webhook."""
+    if not resource.stored.is_remote:
+        return work()
+    _loop.set(asyncio.get_running_loop())
+    return await asyncio.to_thread(work)
+
+
+def _convert_now(store: Store, obj: Object, api_version: str) -> Object:
+    """A custom object in another version; waits if it must, which only `beside` allows."""
+    assert isinstance(store, CustomStore)
+    if store.converter is None:
+        return relabel(obj, api_version)
+    return asyncio.run_coroutine_threadsafe(store.convert(obj, api_version), _loop.get()).result()
 
 
 def _ignored(resource: Resource, subresource: str) -> Filter | None:
     """What an endpoint does not write, and nobody can therefore own through it."""
     strategy = resource.stored.strategy
+    if subresource == "status" and strategy.is_custom:
+        return only(fields("status"))
     if subresource == "status":
         paths = [fields("spec")]
         if strategy.resets_metadata_on_status:
@@ -91,13 +134,13 @@ def manager_name(context: Context, options: WriteOptions) -> str:
     return printable.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
 
-def record(context: Context, old: Object | None, new: Object, options: WriteOptions) -> None:
+async def record(context: Context, old: Object | None, new: Object, options: WriteOptions) -> None:
     """Write down in `new` (the stored version, about to be written) who owns its fields; `old` is what it replaces."""
     resource = context.served
     manager = context.services.owners.of(resource, context.info.subresource)
     name, now = manager_name(context, options), context.services.clock.now()
     if resource.from_hub is None:
-        manager.update(old, new, manager=name, now=now)
+        await beside(resource, lambda: manager.update(old, new, manager=name, now=now))
         return
     shown = resource.convert_out(new)
     shown["metadata"] = dict(shown["metadata"])

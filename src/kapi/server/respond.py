@@ -60,7 +60,7 @@ def _view(context: Context, accepted: negotiate.Accepted, resource: Resource) ->
     if accepted.as_kind == "Table":
         include = context.query.get("includeObject", "")
         return TableView(resource, accepted.as_version, include, context.services.clock.now)
-    return PartialView(accepted.as_version)
+    return PartialView(resource, accepted.as_version)
 
 
 def plain_only(context: Context) -> None:

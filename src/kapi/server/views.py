@@ -12,8 +12,7 @@ import msgspec
 
 from kapi.api.errors import BadRequest
 from kapi.codec.stream import frame
-from kapi.registry.encoding import decode, encode
-from kapi.registry.tables import table_for
+from kapi.registry.encoding import decode
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -80,37 +79,33 @@ class PlainView:
     def __init__(self, resource: Resource) -> None:
         self._resource = resource
         self._head = resource.head
-        self._converts = resource.from_hub is not None
-        self.share: object = ("plain", resource.api_version)
+        self._shown = resource.shown
+        # What a webhook converts is written at another time than the event is handed out, so it cannot be shared.
+        remote = resource.store is not None and resource.store.is_remote
+        self.share: object = None if remote else ("plain", resource.api_version)
 
     def one(self, item: Item) -> bytes:
         """A single object."""
-        if self._converts:
-            return encode(self._resource.convert_out(self._resource.stored.decode(item)))
-        return self._head + item.body
+        return self._head + (item.body if self._shown is None else self._shown(item))
 
     def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
-        """A list; its items carry no kind or apiVersion, as typed lists do."""
+        """A list. Its items carry no kind or apiVersion, as typed lists do; those of custom kinds do."""
         resource = self._resource
         opening = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
-            _encode(f"{resource.kind}List"),
+            _encode(resource.list_kind),
             _encode(resource.api_version),
             meta.encode(),
         )
         if not items:
             return [opening, b"]}\n"]
-        if self._converts:
-            return [opening, b",".join(self._bare(item) for item in items), b"]}\n"]
-        return [opening, b"{", b",{".join([item.body for item in items]), b"]}\n"]
-
-    def _bare(self, item: Item) -> bytes:
-        return b"{" + self.one(item)[len(self._head) :]
+        shown = self._shown
+        bodies = [item.body for item in items] if shown is None else [shown(item) for item in items]
+        start = b"{" if resource.custom is None else self._head
+        return [opening, start, (b"," + start).join(bodies), b"]}\n"]
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
-        if self._converts:
-            return frame(kind, self.one(item))
-        return frame(kind, self._head + item.body)
+        return frame(kind, self.one(item))
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
@@ -128,14 +123,17 @@ _raw_metadata = msgspec.json.Decoder(_RawMetadata).decode
 class PartialView:
     """Metadata alone: what garbage collectors and metadata informers ask for."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, resource: Resource, version: str) -> None:
         self._api_version = f"meta.k8s.io/{version}"
+        self._body = None if resource.custom is None else resource.stored.body
         self._head = b'{"kind":"PartialObjectMetadata","apiVersion":"%b","metadata":' % self._api_version.encode()
-        self.share: object = ("partial", version)
+        remote = resource.store is not None and resource.store.is_remote
+        self.share: object = None if remote else ("partial", version, resource.custom and resource.version)
 
     def one(self, item: Item) -> bytes:
         """A single object."""
-        return b"%b%b}" % (self._head, bytes(_raw_metadata(b"{" + item.body).metadata))
+        body = item.body if self._body is None else self._body(item)
+        return b"%b%b}" % (self._head, bytes(_raw_metadata(b"{" + body).metadata))
 
     def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
         """A list."""
@@ -167,7 +165,7 @@ class TableView:
             )
         self._resource = resource
         self._api_version = f"meta.k8s.io/{version}"
-        self._table: Table = table_for(resource.group, resource.resource)
+        self._table: Table = resource.table
         self._include = include or "Metadata"
         self._now = now
         self._columns_sent = False
@@ -208,7 +206,7 @@ class TableView:
 
     def _row(self, item: Item) -> Object:
         store = self._resource.store
-        obj = decode(self._resource.head if store is None else store.head, item.body)
+        obj = decode(self._resource.head, item.body) if store is None else store.decode(item)
         row: Object = {"cells": self._table.cells(obj, self._now())}
         conditions = self._table.conditions(obj)
         if conditions:

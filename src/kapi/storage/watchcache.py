@@ -56,14 +56,30 @@ class Selection(NamedTuple):
 
     labels: dict[str, str] | None
     fields: dict[str, str] | None
+    form: object = None
+    """What the writer knows the value to be fit for, see `Item.form`."""
 
 
 class Item:
-    """One object at one revision. Immutable: a write makes a new one."""
+    """One object at one revision. Immutable but for what is remembered of it: a write makes a new one.
 
-    __slots__ = ("body", "fields", "key", "labels", "name", "namespace", "revision")
+    A custom object may be stored in any version its kind had, by rules that have changed since. `version` is the
+    apiVersion it is stored in (empty for kinds that have one stored version only), `form` a token of the rules its body
+    is known to obey, and `forms` its bodies by other rules, made when they were first asked for.
+    """
 
-    def __init__(self, key: str, namespace: str, name: str, revision: int, body: bytes, selection: Selection) -> None:
+    __slots__ = ("body", "fields", "form", "forms", "key", "labels", "name", "namespace", "revision", "version")
+
+    def __init__(
+        self,
+        key: str,
+        namespace: str,
+        name: str,
+        revision: int,
+        body: bytes,
+        selection: Selection,
+        version: str = "",
+    ) -> None:
         self.key = key
         self.namespace = namespace
         self.name = name
@@ -71,6 +87,9 @@ class Item:
         self.body = body
         self.labels = selection.labels
         self.fields = selection.fields
+        self.version = version
+        self.form = selection.form
+        self.forms: dict[object, bytes] | None = None
 
     def at(self, revision: int) -> Item:
         """The same state stamped with another revision: how a deletion is shown.
@@ -78,8 +97,13 @@ class Item:
         The metadata block comes first in a body and resourceVersion is the first field of that name in it, so the
         first match is the right one.
         """
-        body = self.body.replace(_VERSION_FIELD % self.revision, _VERSION_FIELD % revision, 1)
-        return Item(self.key, self.namespace, self.name, revision, body, Selection(self.labels, self.fields))
+        before, after = _VERSION_FIELD % self.revision, _VERSION_FIELD % revision
+        selection = Selection(self.labels, self.fields, self.form)
+        body = self.body.replace(before, after, 1)
+        item = Item(self.key, self.namespace, self.name, revision, body, selection, self.version)
+        if self.forms is not None:
+            item.forms = {form: other.replace(before, after, 1) for form, other in self.forms.items()}
+        return item
 
     def field_values(self) -> dict[str, str]:
         """Everything a field selector may ask about."""
@@ -89,8 +113,8 @@ class Item:
 class Reader(Protocol):
     """Turns a stored value into what the cache keeps. Supplied per resource by the registry."""
 
-    def body(self, value: bytes) -> bytes:
-        """The value without its leading kind and apiVersion."""
+    def split(self, value: bytes) -> tuple[str, bytes]:
+        """The version a value is stored in, where that can vary, and what follows its kind and apiVersion."""
         ...
 
     def select(self, value: bytes) -> Selection:
@@ -216,7 +240,8 @@ class WatchCache:
         self._start = 0
         self._bytes = 0
         self._watchers: dict[Watcher, None] = {}
-        self.floor = hub.floor
+        self._listeners: list[Callable[[Sequence[Event]], None]] = []
+        self.floor = hub.revision if hub.loaded else hub.floor
         """A watch may start from here or later."""
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -267,6 +292,8 @@ class WatchCache:
         events = [event for change in changes if (event := self._apply(change, now)) is not None]
         if not events:
             return
+        for listener in self._listeners:
+            listener(events)
         if self._watchers:
             for watcher in list(self._watchers):
                 watcher.offer(events)
@@ -295,7 +322,8 @@ class WatchCache:
         """What is kept of a value; the note spares decoding it."""
         namespace, _, name = key[len(self.prefix) :].rpartition("/")
         selection = note if isinstance(note, Selection) else self._reader.select(value)
-        return Item(key, namespace, name, revision, self._reader.body(value), selection)
+        version, body = self._reader.split(value)
+        return Item(key, namespace, name, revision, body, selection, version)
 
     def _store(self, item: Item) -> None:
         if item.key not in self._items:
@@ -336,6 +364,14 @@ class WatchCache:
         """Stop offering events to a watcher."""
         self._watchers.pop(watcher, None)
 
+    def listen(self, listener: Callable[[Sequence[Event]], None]) -> None:
+        """Call a part of this server with events, before a watcher hears of them and the write is acknowledged."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[Sequence[Event]], None]) -> None:
+        """Stop calling a listener."""
+        self._listeners.remove(listener)
+
 
 class CacheHub:
     """All caches, fed from one store. `revision` is the last one taken in: reads reflect it, bookmarks may say it."""
@@ -353,6 +389,8 @@ class CacheHub:
         self.retention = retention
         self.revision = 0
         self.floor = 0
+        self.loaded = False
+        """Whether history has been read: a cache made from then on knows nothing of what was before."""
         self._reader_for = reader_for
         self._caches: dict[str, WatchCache] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -373,6 +411,7 @@ class CacheHub:
                 break
             start = page.entries[-1].key + "\0"
         self._subscription = await self.storage.follow(floor, self._take)
+        self.loaded = True
 
     def close(self) -> None:
         """Stop following the store."""
@@ -385,6 +424,10 @@ class CacheHub:
         if cache is None:
             cache = self._caches[prefix] = WatchCache(prefix, self._reader_for(prefix), self)
         return cache
+
+    def drop(self, prefix: str) -> None:
+        """Forget the cache of a resource that is gone for good; if it comes back, watches start from then."""
+        self._caches.pop(prefix, None)
 
     @property
     def caches(self) -> Iterable[WatchCache]:

@@ -24,7 +24,7 @@ class Shelf:
                 return obj
         return None
 
-    def list(self, resource, namespace=""):
+    def list(self, resource, namespace="", *, ending=""):
         objects = self.resources.get(resource.partition(".")[0], ())
         return [obj for obj in objects if not namespace or obj["metadata"].get("namespace") == namespace]
 

@@ -2,7 +2,7 @@ import hashlib
 
 import msgspec
 import pytest
-from served_samples import DEPLOYMENTS, NODES, PODS, REVIEWS, ROLES, every_stable_resource, resource
+from served_samples import DEPLOYMENTS, NODES, PODS, REVIEWS, ROLES, every_stable_resource
 
 from kapi.api.meta import GroupVersion
 from kapi.schema.openapi import v2, v3
@@ -32,6 +32,10 @@ def references(value):
             yield from references(entry)
 
 
+def old_document(*parts):
+    return msgspec.json.decode(v2.join(v2.entries(part) for part in parts))
+
+
 def by_group_version(resources):
     groups = {}
     for one in resources:
@@ -57,10 +61,10 @@ def test_every_reference_of_a_v3_document_is_in_it():
 
 
 def test_every_reference_of_the_v2_document_is_in_it():
-    document = v2.document(every_stable_resource())
+    document = old_document(v2.builtin_part(every_stable_resource()))
     known = {"#/definitions/" + name for name in document["definitions"]}
+    known |= {"#/parameters/" + name for name in document["parameters"]}
     assert set(references(document)) <= known
-    msgspec.json.encode(document)
 
 
 @pytest.mark.parametrize("one", every_stable_resource(), ids=lambda one: f"{one.plural}.{one.group}")
@@ -178,47 +182,42 @@ def test_choices_are_spelt_as_each_version_does(core):
     assert schemas[port]["oneOf"] == [{"type": "integer"}, {"type": "string"}]
     assert schemas[port]["format"] == "int-or-string"
     assert schemas[amount]["oneOf"] == [{"type": "string"}, {"type": "number"}]
-    definitions = v2.document([PODS])["definitions"]
+    definitions = v2.builtin_part([PODS]).definitions
     assert (definitions[port]["type"], definitions[port]["format"]) == ("string", "int-or-string")
     assert definitions[amount]["type"] == "string"
 
 
 def test_v2_keeps_references_bare_and_publishes_no_defaults():
-    document = v2.document([PODS, DEPLOYMENTS])
+    document = old_document(v2.builtin_part([PODS, DEPLOYMENTS]))
     pod = document["definitions"]["io.k8s.api.core.v1.Pod"]
     assert pod["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
     assert pod["x-kubernetes-group-version-kind"] == [{"group": "", "version": "v1", "kind": "Pod"}]
     assert b'"default":' not in msgspec.json.encode(document["definitions"])
-    patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
-    assert {"dryRun", "fieldValidation"} <= {parameter["name"] for parameter in patch["parameters"]}
 
 
 def test_documents_open_as_the_format_demands(core):
     assert core["openapi"] == "3.0.0"
     assert core["info"] == {"title": "Kubernetes", "version": "1.36"}
     assert core["components"]["securitySchemes"]["BearerToken"]["in"] == "header"
-    document = v2.document([NODES])
+    document = old_document(v2.builtin_part([NODES]))
     assert document["swagger"] == "2.0"
     assert document["security"] == [{"BearerToken": []}]
 
 
-def test_custom_resources_bring_their_schemas_along():
-    meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    thing = resource("Thing", "example.com", definition="com.example.v1.Thing", verbs=frozenset({"get", "list"}))
-
-    def schemas(base):
-        metadata = {"$ref": base + meta}
-        spec = {"type": "object", "default": {"$ref": "not a reference"}}
-        return {
-            thing.schema: {"type": "object", "properties": {"metadata": metadata, "spec": spec}},
-            thing.list_schema: {"type": "object"},
-        }
-
-    document = v3.document(thing.group_version, [thing], custom=schemas("#/components/schemas/"), info=v3.CUSTOM_INFO)
-    assert {"com.example.v1.Thing", "com.example.v1.ThingList", meta} <= document["components"]["schemas"].keys()
-    assert document["info"]["title"] == "Kubernetes CRD Swagger"
-    document = v2.document([thing], custom=schemas("#/definitions/"))
-    assert {"com.example.v1.Thing", "com.example.v1.ThingList", meta} <= document["definitions"].keys()
+def test_v2_shares_parameters_but_for_those_old_kubectl_looks_for():
+    document = old_document(v2.builtin_part([PODS]))
+    item = document["paths"][f"{PODS_PATH}/{{name}}"]
+    assert item["parameters"] == [{"$ref": f"#/parameters/{name}"} for name in ("namespace", "name", "pretty")]
+    patch = item["patch"]["parameters"]
+    assert [parameter["name"] for parameter in patch if "name" in parameter] == ["dryRun", "fieldValidation"]
+    assert patch[0] == {"$ref": "#/parameters/body-Patch"}
+    shared = document["parameters"]
+    assert shared["body-Patch"]["required"] is True
+    assert "required" not in shared["body-DeleteOptions"]
+    assert (shared["limit"]["in"], shared["limit"]["type"]) == ("query", "integer")
+    assert (shared["namespace"]["in"], shared["namespace"]["required"]) == ("path", True)
+    put = item["put"]["parameters"][0]
+    assert (put["name"], put["schema"]) == ("body", {"$ref": "#/definitions/io.k8s.api.core.v1.Pod"})
 
 
 def test_the_index_finds_documents_by_their_hash():

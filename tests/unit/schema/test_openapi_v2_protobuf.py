@@ -50,9 +50,13 @@ def extensions(message, field):
     return {entry[1][0].decode(): msgspec.json.decode(fields(entry[2][0])[2][0]) for entry in entries}
 
 
+def packed(*parts):
+    return v2_protobuf.join(v2_protobuf.entries(part) for part in parts)
+
+
 @pytest.fixture(scope="module")
 def document():
-    return fields(v2_protobuf.encode(v2.document([PODS, DEPLOYMENTS])))
+    return fields(packed(v2.builtin_part([PODS, DEPLOYMENTS])))
 
 
 def test_the_document_opens_with_version_and_info(document):
@@ -96,18 +100,36 @@ def test_operations_carry_kind_action_and_parameters(document):
         "x-kubernetes-action": "patch",
         "x-kubernetes-group-version-kind": {"group": "apps", "kind": "Deployment", "version": "v1"},
     }
-    parameters = [fields(fields(entry)[1][0]) for entry in fields(patch)[8]]
-    body = fields(parameters[0][1][0])
-    assert (body[2], body[4]) == ([b"body"], [1])
-    queries = [fields(fields(parameter[2][0])[3][0])[4][0] for parameter in parameters[1:]]
-    assert queries == [b"dryRun", b"fieldManager", b"fieldValidation", b"force"]
+    parameters = [fields(entry) for entry in fields(patch)[8]]
+    queries = [fields(fields(fields(one[1][0])[2][0])[3][0])[4][0] for one in parameters if 1 in one]
+    assert queries == [b"dryRun", b"fieldValidation"]
+    shared = [fields(one[2][0])[1][0] for one in parameters if 2 in one]
+    assert shared == [b"#/parameters/body-Patch", b"#/parameters/fieldManager", b"#/parameters/force"]
     responses = named(fields(patch)[9][0])
     answer = fields(fields(responses["200"])[1][0])
     assert fields(fields(answer[2][0])[1][0])[1] == [b"#/definitions/io.k8s.api.apps.v1.Deployment"]
 
 
+def test_shared_parameters_are_defined_once(document):
+    shared = named(document[10][0])
+    body = fields(fields(shared["body-Patch"])[1][0])
+    assert (body[2], body[4]) == ([b"body"], [1])
+    query = fields(fields(fields(shared["limit"])[2][0])[3][0])
+    assert (query[4], query[6]) == ([b"limit"], [b"integer"])
+    path = fields(fields(fields(shared["namespace"])[2][0])[4][0])
+    assert (path[4], path[1]) == ([b"namespace"], [1])
+
+
 def test_the_whole_api_can_be_packed():
-    assert len(v2_protobuf.encode(v2.document(every_stable_resource()))) > 500_000
+    assert len(packed(v2.builtin_part(every_stable_resource()))) > 400_000
+
+
+def test_parts_packed_alone_are_the_document_packed_at_once():
+    apart = fields(packed(v2.builtin_part([PODS]), v2.Part({}, {"com.example.v1.Thing": {"type": "object"}})))
+    definitions = named(apart[9][0])
+    assert fields(fields(definitions["com.example.v1.Thing"])[22][0])[1] == [b"object"]
+    assert definitions.keys() == v2.builtin_part([PODS]).definitions.keys() | {"com.example.v1.Thing"}
+    assert named(apart[8][0], field=2).keys() == v2.builtin_part([PODS]).paths.keys()
 
 
 def test_schemas_of_custom_resources_may_allow_anything():
@@ -117,6 +139,11 @@ def test_schemas_of_custom_resources_may_allow_anything():
     assert extensions(packed, 31) == {"x-kubernetes-preserve-unknown-fields": True}
 
 
+def test_schemas_of_custom_resources_may_point_elsewhere():
+    packed = fields(v2_protobuf._schema({"externalDocs": {"description": "more", "url": "https://example.com"}}))
+    assert fields(packed[29][0]) == {1: [b"more"], 2: [b"https://example.com"]}
+
+
 def test_bounds_of_custom_resources_are_numbers():
     packed = fields(v2_protobuf._schema({"minLength": 3, "maximum": 2.5, "maxItems": -1, "exclusiveMaximum": True}))
     assert packed == {12: [3], 7: [2.5], 14: [2**64 - 1], 8: [1]}
@@ -124,4 +151,4 @@ def test_bounds_of_custom_resources_are_numbers():
 
 def test_a_key_the_format_does_not_know_is_a_mistake():
     with pytest.raises(KeyError):
-        v2_protobuf.encode({"openapi": "3.0.0"})
+        packed(v2.Part({}, {"com.example.v1.Thing": {"oneOf": []}}))

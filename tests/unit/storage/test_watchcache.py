@@ -20,8 +20,8 @@ HEAD = b'{"kind":"Thing","apiVersion":"v1",'
 class Reader:
     """Values of the tests: the head, then metadata with labels."""
 
-    def body(self, value):
-        return value[len(HEAD) :]
+    def split(self, value):
+        return "", value[len(HEAD) :]
 
     def select(self, value):
         return Selection(json.loads(value)["metadata"].get("labels"), None)

@@ -21,20 +21,31 @@ if TYPE_CHECKING:
 V2, V3 = "#/definitions/", "#/components/schemas/"
 """Where references point, which also tells the versions apart."""
 
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+
 _OBJECT_FIELDS = frozenset({"metadata", "spec", "status"})
 _ZEROES = {"string": "", "integer": 0, "boolean": False, "number": 0}
 
 
 def closure(names: Iterable[str], custom: Mapping[str, Schema], base: str) -> dict[str, Schema]:
-    """The schemas of `names` and of all they refer to, sorted; `custom` ones are taken as they are."""
+    """The schemas of `names` and of all they refer to, sorted.
+
+    `custom` ones are taken as they are. They refer to the metadata of objects and lists and to each other; what else
+    looks like a reference in them (in a default, say) is the author's own.
+    """
     found: dict[str, Schema] = {}
     waiting = [name for name in names if name]
     while waiting:
         name = waiting.pop()
         if name in found:
             continue
-        found[name] = custom[name] if name in custom else render(name, base)
-        waiting.extend(_references(found[name], base))
+        if name in custom:
+            found[name] = custom[name]
+            waiting += (OBJECT_META, LIST_META)
+        else:
+            found[name] = render(name, base)
+            waiting.extend(_references(found[name], base))
     return dict(sorted(found.items()))
 
 

@@ -26,12 +26,9 @@ DELETE_OPTIONS, PATCH, RESOURCES, STATUS = (
     META + "Status",
 )
 
-PATCH_TYPES = (
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    APPLY_PATCH,
-)
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+CUSTOM_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+"""Custom kinds do not say how their lists merge, so there is no strategic merge for them."""
 MEDIA_TYPES = ("application/json", "application/yaml")
 WATCH_TYPE = "application/json;stream=watch"
 
@@ -107,11 +104,25 @@ class Operation(NamedTuple):
     """The definition of the answer; empty for text."""
     body: str = ""
     """The definition of the request's body; empty when it has none."""
+    is_custom: bool = False
+    """Whether it is one of a kind that users defined."""
 
     @property
     def is_body_required(self) -> bool:
         """Deletions may come without one."""
         return self.body != DELETE_OPTIONS
+
+    @property
+    def consumes(self) -> tuple[str, ...]:
+        """The media types of the request's body."""
+        if self.method != "patch":
+            return ("*/*",)
+        return CUSTOM_PATCH_TYPES if self.is_custom else PATCH_TYPES
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is said to be possibly a stream of watch events; of custom kinds it is not said."""
+        return self.action == "list" and not self.is_custom
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -139,11 +150,14 @@ Paths = dict[str, list[Operation]]
 
 
 def paths(group_version: GroupVersion, resources: Iterable[ServedResource]) -> Paths:
-    """Every path of a group version, its own discovery included."""
+    """Every path of a group version; its own discovery is included where built-in kinds are served."""
+    resources = list(resources)
     root = root_path(group_version)
     name = camel(group_version.group) + group_version.version.capitalize()
     tag = f"{name[0].lower()}{name[1 : -len(group_version.version)]}_{group_version.version}"
-    found: Paths = {f"{root}/": [discovery(f"get{name}APIResources", "get available resources", RESOURCES, tag)]}
+    found: Paths = {}
+    if not all(resource.is_custom for resource in resources):
+        found[f"{root}/"] = [discovery(f"get{name}APIResources", "get available resources", RESOURCES, tag)]
     for resource in resources:
         found.update(_Resource(resource, root, name, tag).paths())
     return {path: operations for path, operations in sorted(found.items()) if operations}
@@ -152,7 +166,7 @@ def paths(group_version: GroupVersion, resources: Iterable[ServedResource]) -> P
 def definitions(found: Paths) -> list[str]:
     """The definitions that the operations speak of."""
     used = {name for operations in found.values() for one in operations for name in (one.result, one.body) if name}
-    if any(one.action == "list" for operations in found.values() for one in operations):
+    if any(one.streams for operations in found.values() for one in operations):
         used.add(WATCH_EVENT)
     return sorted(used)
 
@@ -169,7 +183,8 @@ def root_path(group_version: GroupVersion) -> str:
 
 def camel(group: str) -> str:
     """A group as operation ids spell it: `RbacAuthorization` for rbac.authorization.k8s.io."""
-    return "".join(word.capitalize() for word in (group or "core").removesuffix(".k8s.io").split("."))
+    words = (group or "core").removesuffix(".k8s.io").replace("-", ".").split(".")
+    return "".join(word.capitalize() for word in words)
 
 
 class _Resource:
@@ -240,6 +255,8 @@ class _Resource:
         """What can be done on a sub-resource."""
         schema = self.resource.subresource_schema(subresource)
         gvk = (subresource.group, subresource.version, subresource.kind)
+        if self.resource.is_custom:  # clients look for the custom kind on all of its paths, `scale` included
+            gvk = (self.resource.group, self.resource.version, self.resource.kind)
         suffix = subresource.name[0].upper() + subresource.name[1:]
         operations = []
         for method, verb in (
@@ -265,4 +282,4 @@ class _Resource:
     def _make(self, method: str, action: str, identity: str, text: str, result: str, body: str = "") -> Operation:
         resource = self.resource
         gvk = (resource.group, resource.version, resource.kind)
-        return Operation(method, identity, action, text, gvk, self.tag, result, body)
+        return Operation(method, identity, action, text, gvk, self.tag, result, body, resource.is_custom)

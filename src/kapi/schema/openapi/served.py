@@ -34,7 +34,17 @@ class ServedResource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     definition: str = ""
-    """The name of its schema, for resources that are not built in; their list is called the same with `List` added."""
+    """The name of its schema; empty for built-in kinds, which are found by their kind."""
+    list_kind: str = ""
+    """The kind of its lists. This and the next are for custom kinds only."""
+    list_definition: str = ""
+    selectable: tuple[str, ...] = ()
+    """The fields that selectors may name."""
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether users defined it."""
+        return bool(self.definition)
 
     @property
     def group_version(self) -> GroupVersion:
@@ -49,9 +59,7 @@ class ServedResource:
     @property
     def list_schema(self) -> str:
         """The name of the definition of its lists."""
-        if self.definition:
-            return self.definition + "List"
-        return builtin.definition_name(self.group, self.version, self.kind + "List") or ""
+        return self.list_definition or builtin.definition_name(self.group, self.version, self.kind + "List") or ""
 
     def subresource_schema(self, subresource: Subresource) -> str:
         """The name of the definition a sub-resource speaks; its own kind means the resource's own definition."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kapi.schema.openapi import v2
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     Encoder = Callable[[int, Any], bytes]
     """Writes a value into the field of that number; a list into a repeated field."""
@@ -25,9 +27,19 @@ MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _json = msgspec.json.Encoder().encode
 
 
-def encode(document: dict[str, Any]) -> bytes:
-    """Pack a document made by `v2.document`."""
-    return _message(_DOCUMENT, document)
+def entries(part: v2.Part) -> v2.Entries:
+    """Pack a part of a document."""
+    return v2.Entries(
+        b"".join(_entry(2, name, _message(_PATH_ITEM, item)) for name, item in part.paths.items()),
+        b"".join(_entry(1, name, _schema(schema)) for name, schema in part.definitions.items()),
+    )
+
+
+def join(parts: Iterable[v2.Entries]) -> bytes:
+    """Put a document together from its packed parts."""
+    parts = list(parts)
+    paths, definitions = b"".join(part.paths for part in parts), b"".join(part.definitions for part in parts)
+    return b"".join((_message(_FRAME, v2.frame()), _delimited(8, paths), _delimited(9, definitions)))
 
 
 # -- the wire ---------------------------------------------------------------------------------------------------------
@@ -59,6 +71,11 @@ def _message(fields: Fields, value: dict[str, Any]) -> bytes:
 def _named(name: str, content: bytes) -> bytes:
     """An entry of a map."""
     return _delimited(1, name.encode()) + _delimited(2, content)
+
+
+def _entry(field: int, name: str, content: bytes) -> bytes:
+    """An entry of a map, in the map's field for entries."""
+    return _delimited(field, _named(name, content))
 
 
 def _any(value: Any) -> bytes:
@@ -102,12 +119,11 @@ def _one(fields: Fields) -> Encoder:
     return lambda field, value: _delimited(field, _message(fields, value))
 
 
-def _map(content: Callable[[Any], bytes], inner: int = 1) -> Encoder:
-    """A map message: named values in its inner field."""
+def _map(content: Callable[[Any], bytes]) -> Encoder:
+    """A map message."""
 
     def encoder(field: int, value: dict[str, Any]) -> bytes:
-        entries = (_delimited(inner, _named(name, content(entry))) for name, entry in value.items())
-        return _delimited(field, b"".join(entries))
+        return _delimited(field, b"".join(_entry(1, name, content(entry)) for name, entry in value.items()))
 
     return encoder
 
@@ -133,7 +149,12 @@ def _schema_or_flag(field: int, value: dict[str, Any] | bool) -> bytes:
 
 
 def _parameters(field: int, value: list[dict[str, Any]]) -> bytes:
-    return b"".join(_delimited(field, _delimited(1, _parameter(entry))) for entry in value)
+    return b"".join(
+        _delimited(
+            field, _delimited(2, _text(1, entry["$ref"])) if "$ref" in entry else _delimited(1, _parameter(entry))
+        )
+        for entry in value
+    )
 
 
 def _parameter(value: dict[str, Any]) -> bytes:
@@ -180,6 +201,7 @@ _SCHEMA: Fields = {
     "allOf": (24, _schemas),
     "properties": (25, _map(_schema)),
     "readOnly": (27, _flag),
+    "externalDocs": (29, _one({"description": (1, _text), "url": (2, _text)})),
     "example": (30, _one_any),
     "x-": (31, _VENDOR),
 }
@@ -227,11 +249,10 @@ _PATH_ITEM: Fields = {
     "parameters": (9, _parameters),
 }
 _API_KEY: Fields = {"type": (1, _text), "name": (2, _text), "in": (3, _text), "description": (4, _text)}
-_DOCUMENT: Fields = {
+_FRAME: Fields = {
     "swagger": (1, _text),
     "info": (2, _one({"title": (1, _text), "version": (2, _text)})),
-    "paths": (8, _map(lambda value: _message(_PATH_ITEM, value), inner=2)),
-    "definitions": (9, _map(_schema)),
+    "parameters": (10, _map(_parameter)),
     "security": (12, _requirements),
     "securityDefinitions": (13, _map(lambda value: _delimited(2, _message(_API_KEY, value)))),
 }

@@ -102,7 +102,7 @@ def _path(path: str, found: list[Operation]) -> dict[str, Any]:
 def _operation(operation: Operation) -> dict[str, Any]:
     schema: dict[str, Any] = {"$ref": components.V3 + operation.result} if operation.result else {"type": "string"}
     media: tuple[str, ...] = operations.MEDIA_TYPES if operation.result else ("*/*",)
-    if operation.action == "list":
+    if operation.streams:
         media = (*media, operations.WATCH_TYPE)
     rendered: dict[str, Any] = {
         "tags": [operation.tag],
@@ -117,9 +117,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.queries:
         rendered["parameters"] = [_query(name) for name in operation.queries]
     if operation.body:
-        kinds = operations.PATCH_TYPES if operation.method == "patch" else ("*/*",)
         body: dict[str, Any] = {
-            "content": {kind: {"schema": {"$ref": components.V3 + operation.body}} for kind in kinds}
+            "content": {kind: {"schema": {"$ref": components.V3 + operation.body}} for kind in operation.consumes}
         }
         rendered["requestBody"] = body | {"required": True} if operation.is_body_required else body
     return rendered | operation.extensions

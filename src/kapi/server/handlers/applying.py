@@ -27,6 +27,7 @@ from kapi.server.handlers.writing import (
     write_context,
 )
 from kapi.server.options import apply_options
+from kapi.server.ownership import beside
 from kapi.server.respond import object_response, view_for
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def merged(
 async def _create(context: Context, config: Configuration, options: ApplyOptions) -> Written:
     resource = context.served
     authorize_create(context)
-    obj = _merge(context, None, config, options)
+    obj = await beside(resource, lambda: _merge(context, None, config, options))
     obj["metadata"].pop("resourceVersion", None)
     hub = resource.convert_in(obj)
     resource.stored.strategy.default(hub)
@@ -138,7 +139,8 @@ async def _update(context: Context, config: Configuration, options: ApplyOptions
     operation = operation_of(context, "UPDATE", info.name, options.write)
 
     async def build(old: Object, fresh: Callable[[], Object]) -> Object:
-        obj = resource.convert_in(_merge(context, resource.convert_out(fresh()), config, options))
+        live = resource.convert_out(fresh())
+        obj = resource.convert_in(await beside(resource, lambda: _merge(context, live, config, options)))
         drop_repeated_owners(context, obj["metadata"])
         store.strategy.default(obj)
         await context.services.admission.mutate(operation, obj, old)

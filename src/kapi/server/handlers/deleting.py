@@ -35,6 +35,8 @@ async def delete(context: Context) -> Response:
     view = view_for(context, listing=False)
     options, dry_run = read_options(context)
     written = await delete_object(context, context.info.name, options, dry_run=dry_run)
+    if store.is_remote:
+        await store.prepare((written.item,))
     if not written.deleted:
         code = 202 if options.orphan is False else 200
         return await object_response(context, code, view.one(written.item))
@@ -81,6 +83,8 @@ async def delete_collection(context: Context) -> Response:
             continue
         finally:
             context.info.namespace = namespace
+    if context.served.stored.is_remote:
+        await context.served.stored.prepare(items)
     return await list_response(context, view.many(items, meta))
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.registry.store import Rules
-    from kapi.schema.typed import KindSchema
+    from kapi.schema.typed import ObjectSchema
     from kapi.server.context import Context
     from kapi.server.message import Response
 
@@ -57,7 +57,7 @@ async def patch_status(context: Context) -> Response:
 
 async def patch_with(context: Context, rules: Rules) -> Response:
     """Patch an object, as far as an endpoint's rules let the result through."""
-    if patch_type(context.request.headers.get("content-type")) == APPLY_PATCH:
+    if patch_media(context) == APPLY_PATCH:
         return await apply_with(context, rules)
     resource, info = context.served, context.info
     store = resource.stored
@@ -73,7 +73,7 @@ async def patch_with(context: Context, rules: Rules) -> Response:
         obj = resource.convert_in(patched)
         drop_repeated_owners(context, obj["metadata"])
         store.strategy.default(obj)
-        record(context, old, obj, options)
+        await record(context, old, obj, options)
         await context.services.admission.mutate(operation, obj, old)
         return obj
 
@@ -87,10 +87,16 @@ async def patch_with(context: Context, rules: Rules) -> Response:
     return await object_response(context, 200, view.one(written.item))
 
 
-def read_patch(context: Context, schema: KindSchema) -> Callable[[Object, str], Object]:
+def patch_media(context: Context) -> str:
+    """The kind of patch a request brings; custom resources have no strategic merge."""
+    content_type = context.request.headers.get("content-type")
+    return patch_type(content_type, custom=context.served.custom is not None)
+
+
+def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str], Object]:
     """Decode the patch of a request; returns the function that applies it to an object and checks the result."""
     request = context.request
-    media = patch_type(request.headers.get("content-type"))
+    media = patch_media(context)
     check_size(request)
     document, duplicates = _decode(request.body, media)
     apply = _applier(media, document, schema)
@@ -125,7 +131,7 @@ def _decode(body: bytes, media: str) -> tuple[Any, list[str]]:
     return document, [f"{prefix}{problem}" for problem in duplicates]
 
 
-def _applier(media: str, document: Any, schema: KindSchema) -> Callable[[Object], Object]:
+def _applier(media: str, document: Any, schema: ObjectSchema) -> Callable[[Object], Object]:
     if media == JSON_PATCH:
         _operations(document)
         return lambda obj: _result(_json_patch(obj, _operations(copy_of(document))))
@@ -155,7 +161,7 @@ def _json_patch(obj: Object, operations: list[jsonpatch.Operation]) -> Any:
         raise Invalid.generic() from None
 
 
-def _strategic(obj: Object, document: Object, schema: KindSchema) -> Any:
+def _strategic(obj: Object, document: Object, schema: ObjectSchema) -> Any:
     try:
         return strategicmerge.apply(obj, copy_of(document), schema.merge)
     except patches.PatchFormatError as error:
@@ -172,7 +178,7 @@ def _result(patched: Any) -> Object:
     return patched
 
 
-def _coerce(patched: Object, schema: KindSchema) -> list[str]:
+def _coerce(patched: Object, schema: ObjectSchema) -> list[str]:
     try:
         return shape_up(patched, schema)
     except TypeMismatch as error:

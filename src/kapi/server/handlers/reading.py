@@ -45,7 +45,10 @@ async def get(context: Context) -> Response:
     version = context.query.get("resourceVersion")
     if version:
         await wait_until(context, revision_of(version) or 0)
-    item = context.served.stored.get(info.namespace, info.name)
+    store = context.served.stored
+    item = store.get(info.namespace, info.name)
+    if store.is_remote:
+        await store.prepare((item,))
     return await object_response(context, 200, view.one(item))
 
 
@@ -55,6 +58,8 @@ async def list_(context: Context) -> Response:
     view = view_for(context, listing=True)
     options = list_options(context.query, resource, watch=False)
     items, meta = await select(context, options)
+    if resource.stored.is_remote:
+        await resource.stored.prepare(items)
     return await list_response(context, view.many(items, meta))
 
 
@@ -62,7 +67,9 @@ async def select(context: Context, options: ListOptions) -> tuple[list[Item], Li
     """The items of a list and its metadata."""
     store = context.served.stored
     prefix = list_prefix(context)
-    matches = matcher(options)
+    matches = matcher(options, store)
+    if options.fields is not None and store.is_remote:
+        await store.prepare(store.cache.items(prefix))
     if options.token:
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
@@ -89,7 +96,7 @@ async def wait_until(context: Context, revision: int) -> None:
         raise Timeout.too_large_revision(revision, hub.revision)
 
 
-def matcher(options: ListOptions) -> Callable[[Item], bool] | None:
+def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None:
     """The selectors as one function; None when everything matches."""
     labels, fields = options.labels, options.fields
     if fields is None:
@@ -97,11 +104,11 @@ def matcher(options: ListOptions) -> Callable[[Item], bool] | None:
             return None
         match_labels = labels.matches
         return lambda item: match_labels(item.labels)
-    match_fields = fields.matches
+    match_fields, values = fields.matches, store.field_values
     if labels is None:
-        return lambda item: match_fields(item.field_values())
+        return lambda item: match_fields(values(item))
     match_labels = labels.matches
-    return lambda item: match_labels(item.labels) and match_fields(item.field_values())
+    return lambda item: match_labels(item.labels) and match_fields(values(item))
 
 
 def _latest(
@@ -142,8 +149,10 @@ async def _at_revision(
     start = prefix + token.start if token.start else ""
     while True:
         page = await _read(store, prefix, start, limit if matches is None else SCAN_PAGE, token)
-        for index, entry in enumerate(page.entries):
-            item = store.item_of(entry)
+        items = [store.item_of(entry) for entry in page.entries]
+        if options.fields is not None and store.is_remote:
+            await store.prepare(items)
+        for index, item in enumerate(items):
             if matches is not None and not matches(item):
                 continue
             if limit and len(found) == limit:

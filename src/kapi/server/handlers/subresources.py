@@ -11,18 +11,18 @@ from kapi.api.fieldset import fields
 from kapi.api.managedfields import FieldManager, parent_entries, scale_entries
 from kapi.api.meta import GroupVersionKind
 from kapi.api.patch import APPLY_PATCH
-from kapi.codec.negotiate import patch_type
+from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.encoding import copy_of, encode
 from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
 from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
 from kapi.registry.kinds.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
 from kapi.registry.resource import Resource
-from kapi.registry.scale import apply_scale, scale_of
+from kapi.registry.scale import BuiltInScales
 from kapi.registry.store import Rules
 from kapi.schema.typed import kind_schema
 from kapi.server.decode import Expectation, read_object
 from kapi.server.handlers.applying import merged, read_config
-from kapi.server.handlers.patching import patch_with, read_patch
+from kapi.server.handlers.patching import patch_media, patch_with, read_patch
 from kapi.server.handlers.writing import check_name, operation_of, put, write_context
 from kapi.server.options import apply_options, write_options
 from kapi.server.ownership import manager_name
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from kapi.api.managedfields import ReplicasPaths
     from kapi.api.meta import Object
+    from kapi.registry.scale import Scales
     from kapi.server.context import Context
     from kapi.server.message import Response
     from kapi.server.options import WriteOptions
@@ -42,6 +43,8 @@ SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 
 _SCALES = Resource(*SCALE[:2], "scales", SCALE.kind, "scale", namespaced=True, verbs=())
 """What a Scale is shown as; nothing is served under this name."""
+
+_BUILT_IN = BuiltInScales()
 
 _FINALIZE = Rules(NamespaceFinalizeStrategy())
 _APPROVAL = Rules(ApprovalStrategy())
@@ -57,7 +60,7 @@ async def get_scale(context: Context) -> Response:
     view = view_for(context, listing=False, shown=_SCALES)
     store, info = context.served.stored, context.info
     item = store.get(info.namespace, info.name)
-    body = encode(scale_of(store.decode(item)))[len(_SCALES.head) :]
+    body = encode(_scales(context.served).read(await store.load(item)))[len(_SCALES.head) :]
     scale = Item("", item.namespace, item.name, item.revision, body, Selection(None, None))
     return await object_response(context, 200, view.one(scale))
 
@@ -76,7 +79,7 @@ async def update_scale(context: Context) -> Response:
 async def patch_scale(context: Context) -> Response:
     """PATCH of /scale."""
     plain_only(context)
-    if patch_type(context.request.headers.get("content-type")) == APPLY_PATCH:
+    if patch_media(context) == APPLY_PATCH:
         return await _apply_scale(context)
     apply = read_patch(context, kind_schema(*SCALE))
     options = write_options(context.query, "PatchOptions")
@@ -108,28 +111,47 @@ async def _write_scale(
     store, info = context.served.stored, context.info
     admission = context.services.admission
     operation = operation_of(context, "UPDATE", info.name, options)
-    paths: ReplicasPaths = {context.served.api_version: fields("spec", "replicas")}
+    scales, paths = _scales(context.served), _replicas_paths(context)
 
     async def build(old: Object, fresh: Callable[[], Object]) -> Object:
-        current = _owned_scale(old, paths)
-        scale = wanted(_owned_scale(old, paths))
+        current = _owned(scales.current(old), old, paths)
+        scale = wanted(_owned(scales.current(old), old, paths))
         if not applied:
             name, now = manager_name(context, options), context.services.clock.now()
             _scale_owners().update(current, scale, manager=name, now=now)
         entries = scale["metadata"].pop("managedFields", None)
-        await admission.mutate(operation, scale, scale_of(old))
-        obj = apply_scale(fresh(), scale)
+        await admission.mutate(operation, scale, scales.shown(old))
+        obj = scales.write(fresh(), scale)
         owned = parent_entries(old["metadata"].get("managedFields"), entries, context.served.api_version, paths)
         if owned:
             obj["metadata"]["managedFields"] = owned
         return obj
 
     async def admit(obj: Object | None, old: Object | None) -> None:
-        await admission.validate(operation, obj and scale_of(obj), old and scale_of(old))
+        await admission.validate(operation, obj and scales.shown(obj), old and scales.shown(old))
 
     writing = write_context(context, options)
     written = await store.update(writing, info.namespace, info.name, build, admit, rules=store.rules)
-    return json_response(context, 200, scale_of(store.decode(written.item)))
+    return json_response(context, 200, scales.shown(await store.load(written.item)))
+
+
+def _scales(resource: Resource) -> Scales:
+    """How Scales of a resource are read and written."""
+    strategy = resource.stored.strategy
+    if isinstance(strategy, CustomStrategy):
+        assert strategy.scale is not None
+        return strategy.scale
+    return _BUILT_IN
+
+
+def _replicas_paths(context: Context) -> ReplicasPaths:
+    """Where the versions of a kind keep the wanted number of replicas."""
+    resource = context.served
+    if resource.custom is None:
+        return {resource.api_version: _BUILT_IN.replicas}
+    versions = context.services.catalog.groups[resource.group].values()
+    found = (resources[resource.resource] for resources in versions if resource.resource in resources)
+    return {one.api_version: _scales(one).replicas if "scale" in one.subresources else None for one in found}
 
 
 @cache
@@ -138,9 +160,8 @@ def _scale_owners() -> FieldManager:
     return FieldManager(kind_schema(*SCALE).shape, SCALE, subresource="scale", reset=excluding(fields("status")))
 
 
-def _owned_scale(obj: Object, paths: ReplicasPaths) -> Object:
+def _owned(scale: Object, obj: Object, paths: ReplicasPaths) -> Object:
     """The Scale of an object, with the owners of its replicas."""
-    scale = scale_of(obj)
     entries = scale_entries(obj["metadata"].get("managedFields"), paths)
     if entries:
         scale["metadata"]["managedFields"] = entries

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import ApiError, BadRequest, Expired
 from kapi.codec import json
+from kapi.server.handlers.converting import ConvertingWatcher
 from kapi.server.handlers.reading import list_prefix, matcher, wait_until
 from kapi.server.message import StreamResponse
 from kapi.server.options import ListOptions, list_options
@@ -60,25 +61,29 @@ class _Session:
         self._options = options
         self._view = view
         self._prefix = list_prefix(context)
-        self._cache: WatchCache = context.served.stored.cache
-        self._matches = _named(matcher(options), context.info.name)
+        self._store = context.served.stored
+        self._cache: WatchCache = self._store.cache
+        self._matches = _named(matcher(options, self._store), context.info.name)
         self._clock = context.services.clock
 
     async def run(self, stream: Stream) -> None:
         """Serve the watch until it ends."""
         gauge = self._context.services.metrics.watching(self._context.served)
         gauge.inc()
-        watcher = Watcher(
-            self._cache, "" if self._prefix == self._cache.prefix else self._prefix, self._matches, self._view, stream
-        )
+        below = "" if self._prefix == self._cache.prefix else self._prefix
+        watcher = Watcher(self._cache, below, self._matches, self._view, stream)
+        if self._store.is_remote:
+            watcher = ConvertingWatcher(watcher, self._store)
         try:
             since = watcher.after = await self._begin(stream)
             await self._catch_up(watcher, stream, since)
-            await self._follow(stream, since)
+            await self._follow(watcher, stream, since)
         except ApiError as error:
             stream.write(b'{"type":"ERROR","object":%b}\n' % json.encode(error.status()))
         finally:
             self._cache.remove(watcher)
+            if isinstance(watcher, ConvertingWatcher):
+                await watcher.finish()
             gauge.dec()
 
     async def _begin(self, stream: Stream) -> int:
@@ -100,9 +105,10 @@ class _Session:
         items = self._cache.items(self._prefix)
         matches, encode = self._matches, self._view.encode
         for first in range(0, len(items), SLICE):
-            chunk = b"".join(
-                [encode("ADDED", item) for item in items[first : first + SLICE] if matches is None or matches(item)]
-            )
+            slice_ = items[first : first + SLICE]
+            if self._store.is_remote:
+                await self._store.prepare(slice_)
+            chunk = b"".join([encode("ADDED", item) for item in slice_ if matches is None or matches(item)])
             if chunk:
                 stream.write(chunk)
                 await stream.drain()
@@ -121,6 +127,8 @@ class _Session:
             for event in batch:
                 event.chunks = {}
             since = batch[-1].item.revision
+            if isinstance(watcher, ConvertingWatcher):
+                await watcher.flush()
             if stream.pending > MAX_PENDING // 2:
                 await stream.drain()
 
@@ -130,14 +138,15 @@ class _Session:
         except TooOld as error:
             raise Expired(str(error)) from None
 
-    async def _follow(self, stream: Stream, since: int) -> None:
+    async def _follow(self, watcher: Watcher, stream: Stream, since: int) -> None:
         """Stay until the time is up; events arrive by themselves, bookmarks are sent here."""
         now = self._clock.monotonic()
         seconds = self._options.timeout_seconds
         end = now + (seconds if seconds > 0 else MIN_TIMEOUT * (1 + random.random()))  # noqa: S311
         bookmarks = self._options.bookmarks
         last = since
-        while not stream.closed.done() and now < end:
+        ending = self._ending(watcher, stream)
+        while not any(one.done() for one in ending) and now < end:
             pause = end - now
             if bookmarks:
                 pause = (
@@ -146,13 +155,28 @@ class _Session:
                     else pause - LAST_BOOKMARK
                 )
             if pause > 0:
-                await asyncio.wait([stream.closed], timeout=pause)
+                await asyncio.wait(ending, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             now = self._clock.monotonic()
-            if bookmarks and not stream.closed.done():
+            if isinstance(watcher, ConvertingWatcher) and not watcher.is_idle:
+                # A bookmark would speak of events that have not been sent.
+                await asyncio.wait(ending, timeout=min(1.0, max(end - now, 0)), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            if bookmarks and not any(one.done() for one in ending):
                 last = self._bookmark(stream, last)
                 if end - now <= LAST_BOOKMARK:
-                    await asyncio.wait([stream.closed], timeout=max(end - now, 0))
-                    return
+                    await asyncio.wait(ending, timeout=max(end - now, 0), return_when=asyncio.FIRST_COMPLETED)
+                    break
+        if isinstance(watcher, ConvertingWatcher) and watcher.failed.done():
+            watcher.failed.result()
+
+    def _ending(self, watcher: Watcher, stream: Stream) -> list[asyncio.Future[None]]:
+        """What ends a watch early: its peer is gone, the definition of the resource changed, its webhook failed."""
+        ending = [stream.closed]
+        if self._context.served.custom is not None:
+            ending.append(self._context.served.custom.retired)
+        if isinstance(watcher, ConvertingWatcher):
+            ending.append(watcher.failed)
+        return ending
 
     def _bookmark(self, stream: Stream, last: int) -> int:
         """Everything up to the hub's revision has been offered, so saying so is true."""

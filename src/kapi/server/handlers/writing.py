@@ -50,7 +50,7 @@ async def create_object(context: Context, hub: Object, options: WriteOptions, *,
         metadata.pop(key, None)
     drop_repeated_owners(context, metadata)
     if not applied:
-        record(context, None, hub, options)
+        await record(context, None, hub, options)
     operation = operation_of(context, "CREATE", metadata.get("name", ""), options)
     await context.services.admission.mutate(operation, hub, None)
     drop_repeated_owners(context, metadata)
@@ -107,7 +107,7 @@ async def _replace(context: Context, hub: Object, options: WriteOptions, rules: 
 
     async def build(old: Object, fresh: Callable[[], Object]) -> Object:
         obj = hub if conditional else copy_of(hub)
-        record(context, old, obj, options)
+        await record(context, old, obj, options)
         await context.services.admission.mutate(operation, obj, old)
         return obj
 

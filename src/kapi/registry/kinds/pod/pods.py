@@ -52,8 +52,8 @@ class PodStrategy(Strategy):
 
     tracks_generation: ClassVar[bool] = True
     returns_deleted_object: ClassVar[bool] = True
-    has_status: ClassVar[bool] = True
-    selectable_fields: ClassVar[tuple[str, ...]] = (
+    has_status = True
+    selectable_fields = (
         "spec.nodeName",
         "spec.restartPolicy",
         "spec.schedulerName",

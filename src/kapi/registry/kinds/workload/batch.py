@@ -63,7 +63,7 @@ class JobStrategy(TemplatedStrategy):
     """The rules of a Job. Clients that name no deletion policy orphan its pods, as they always have."""
 
     default_propagation: ClassVar[str] = "Orphan"
-    selectable_fields: ClassVar[tuple[str, ...]] = ("status.successful",)
+    selectable_fields = ("status.successful",)
 
     def default(self, obj: Object) -> None:
         """One completion, one at a time, six retries; labels come from the template."""
@@ -241,7 +241,7 @@ class CronJobStrategy(Strategy):
     """The rules of a CronJob."""
 
     tracks_generation: ClassVar[bool] = True
-    has_status: ClassVar[bool] = True
+    has_status = True
 
     def default(self, obj: Object) -> None:
         """Runs may overlap; three good runs and one bad one are remembered."""

@@ -71,7 +71,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
     """The rules of a ReplicationController, whose selector is a plain map and may change."""
 
     default_propagation: ClassVar[str] = "Orphan"
-    selectable_fields: ClassVar[tuple[str, ...]] = ("status.replicas",)
+    selectable_fields = ("status.replicas",)
 
     def default(self, obj: Object) -> None:
         """Selector and labels come from the template, which may be missing altogether."""

@@ -25,7 +25,7 @@ class TemplatedStrategy(Strategy):
     """A kind whose `spec.template` makes pods. Subclasses add their own defaults and rules."""
 
     tracks_generation: ClassVar[bool] = True
-    has_status: ClassVar[bool] = True
+    has_status = True
     initial_status: ClassVar[dict[str, int]] = {}
     """Counts that clients always find in the status, zero on a new object."""
     warns_about_names: ClassVar[bool] = True

@@ -1,0 +1,136 @@
+"""The base of custom classes, and the decorator that says what their kind is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import msgspec
+
+from kapi.api.builtin.meta_v1 import ObjectMeta
+from kapi.api.meta import GroupVersionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kapi.api.crd.markers import Column, Rule, Scale
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What `@resource` says: how a kind is called and served at one version."""
+
+    gvk: GroupVersionKind
+    plural: str
+    singular: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    selectable_fields: tuple[str, ...] = ()
+    scale: Scale | None = None
+    status: bool = True
+    served: bool = True
+    storage: bool = True
+    deprecated: bool = False
+    deprecation_warning: str = ""
+
+
+class Model(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, repr_omit_defaults=True):
+    """The base of the parts of custom objects: camelCase on the wire, and what has its default is left out there."""
+
+
+class CustomResource(Model, kw_only=True):
+    """The base of custom kinds.
+
+    A subclass adds `spec`, `status` and what else its objects have, and is decorated with `@resource`; apiVersion and
+    kind are then filled in by themselves.
+    """
+
+    gvk: ClassVar[GroupVersionKind]
+    naming: ClassVar[Naming]
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+    def __post_init__(self) -> None:
+        """Say what this is, unless it was said."""
+        self.api_version = self.api_version or self.gvk.api_version
+        self.kind = self.kind or self.gvk.kind
+
+
+T = TypeVar("T", bound=CustomResource)
+
+
+def resource(
+    group_version: str,
+    *,
+    kind: str = "",
+    plural: str = "",
+    singular: str = "",
+    scope: str = "Namespaced",
+    short_names: Iterable[str] = (),
+    categories: Iterable[str] = (),
+    columns: Iterable[Column] = (),
+    rules: Iterable[Rule] = (),
+    selectable_fields: Iterable[str] = (),
+    scale: Scale | None = None,
+    status: bool | None = None,
+    served: bool = True,
+    storage: bool = True,
+    deprecated: bool = False,
+    deprecation_warning: str = "",
+) -> Callable[[type[T]], type[T]]:
+    """Give a class its kind. `group_version` is `group/version`; the kind is the class's name unless said otherwise.
+
+    The status sub-resource is there when the class has a `status`, unless `status` says so.
+    """
+    group, _, version = group_version.partition("/")
+    if not group or not version or "/" in version:
+        raise ValueError(f"{group_version!r} is not of the form group/version")
+    if scope not in ("Namespaced", "Cluster"):
+        raise ValueError(f"scope is Namespaced or Cluster, not {scope!r}")
+
+    def decorate(cls: type[T]) -> type[T]:
+        name = kind or cls.__name__
+        cls.gvk = GroupVersionKind(group, version, name)
+        cls.naming = Naming(
+            gvk=cls.gvk,
+            plural=plural or plural_of(name),
+            singular=singular or name.lower(),
+            namespaced=scope == "Namespaced",
+            short_names=tuple(short_names),
+            categories=tuple(categories),
+            columns=tuple(columns),
+            rules=tuple(rules),
+            selectable_fields=tuple(selectable_fields),
+            scale=scale,
+            status="status" in cls.__struct_fields__ if status is None else status,
+            served=served,
+            storage=storage,
+            deprecated=deprecated,
+            deprecation_warning=deprecation_warning,
+        )
+        return cls
+
+    return decorate
+
+
+def naming_of(cls: type[CustomResource]) -> Naming:
+    """What `@resource` said of a class; TypeError when it was not decorated itself."""
+    naming = cls.__dict__.get("naming")
+    if not isinstance(naming, Naming):
+        raise TypeError(f"{cls.__qualname__} has no kind: decorate it with @resource(...)")
+    return naming
+
+
+def plural_of(kind: str) -> str:
+    """The plural in lower case, by the rules Kubernetes' own guess follows."""
+    lower = kind.lower()
+    if lower.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{lower}es"
+    if lower.endswith("y") and lower[-2:-1] not in ("a", "e", "i", "o", "u", ""):
+        return f"{lower[:-1]}ies"
+    return f"{lower}s"

@@ -1,0 +1,180 @@
+"""The store of one version of a custom kind.
+
+All versions of a kind keep their objects under the same keys, in the storage version; each has a store of its own, and
+to its users everything is in its version. What is stored may be in an older storage version, or obey an older schema:
+it is brought into the version and through the schema when it is read, and the outcome is remembered with the item. So
+an object written by the current rules is served as the bytes it is stored as, and others cost one conversion.
+
+Conversion by webhook waits for somebody else. `load` and `prepare` are where that happens; `body` and `decode` must not
+wait, and are for items that were prepared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api.errors import Forbidden, TooManyRequests
+from kapi.registry.custom.conversion import relabel
+from kapi.registry.encoding import copy_of, decode, encode, head_of
+from kapi.registry.store import Store
+from kapi.storage.watchcache import Item, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kapi.api.meta import Object
+    from kapi.registry.custom.conversion import Converter
+    from kapi.registry.custom.strategy import CustomStrategy
+    from kapi.registry.outcome import Admit, Written
+    from kapi.registry.strategy import WriteContext
+    from kapi.schema.custom import CustomSchema
+
+MOST_FORMS = 8
+"""How many forms of one object are remembered before the oldest, perhaps of rules long gone, are forgotten."""
+
+
+class Form:
+    """A token: objects of this form obey one version of one definition as it is now."""
+
+    __slots__ = ()
+
+
+class CustomStore(Store):
+    """The objects of a custom kind in one version.
+
+    Promise: what `load`, `body` and `decode` give obeys the schema as pruning and defaulting see it, even when what is
+    stored does not.
+    """
+
+    strategy: CustomStrategy
+    converter: Converter | None = None
+    """Who converts; None when only the apiVersion changes."""
+    storage_version = ""
+    """The apiVersion objects are stored in."""
+    custom_schema: CustomSchema
+    is_terminating = False
+    """Whether the definition is being deleted: nothing new is created then."""
+    is_retired = False
+    """Whether the definition has changed: whoever still holds this store must not write with it."""
+
+    def settle(self, schema: CustomSchema, storage_version: str, converter: Converter | None) -> None:
+        """Say what the version is made of; once, before use."""
+        self.custom_schema = schema
+        self.storage_version = storage_version
+        self.converter = converter
+        self.api_version = self.gvk.api_version
+        self.form = Form()
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a webhook converts."""
+        return self.converter is not None
+
+    def body(self, item: Item) -> bytes:
+        """The object's bytes in this version, without the head."""
+        if item.form is self.form:
+            return item.body
+        if item.forms is not None and (body := item.forms.get(self.form)) is not None:
+            return body
+        if self.converter is not None and item.version != self.api_version:
+            raise RuntimeError(f"{item.key} in {item.version} was not prepared for {self.api_version}")
+        return self._remember(item, self._shaped(relabel(_decoded(self, item), self.api_version)))
+
+    def decode(self, item: Item) -> Object:
+        """The object in this version; yours to change."""
+        return decode(self.head, self.body(item))
+
+    async def load(self, item: Item) -> Object:
+        """The object in this version, however it has to be got; yours to change."""
+        await self.prepare((item,))
+        return self.decode(item)
+
+    async def prepare(self, items: Iterable[Item]) -> None:
+        """Convert what has to be converted by somebody else, in one go; afterwards nothing about them waits."""
+        if self.converter is None:
+            return
+        foreign = [
+            item
+            for item in items
+            if item.version != self.api_version
+            and item.form is not self.form
+            and (item.forms is None or self.form not in item.forms)
+        ]
+        if not foreign:
+            return
+        converted = await self.converter.convert([_decoded(self, item) for item in foreign], self.api_version)
+        for item, obj in zip(foreign, converted, strict=True):
+            self._remember(item, self._shaped(obj))
+
+    def field_values(self, item: Item) -> dict[str, str]:
+        """Everything a field selector may ask about, in this version."""
+        values = {"metadata.name": item.name, "metadata.namespace": item.namespace}
+        if self.strategy.selectable_fields:
+            values |= (
+                item.fields if item.form is self.form and item.fields else self.strategy.selectable(self.decode(item))
+            )
+        return values
+
+    def _shaped(self, obj: Object) -> Object:
+        self.custom_schema.coerce(obj, lenient=True)
+        self.custom_schema.default(obj)
+        return obj
+
+    def _remember(self, item: Item, obj: Object) -> bytes:
+        body = encode(obj)[len(self.head) :]
+        if body == item.body and item.version == self.api_version:
+            item.form = self.form
+            return item.body
+        forms = item.forms or {}
+        if len(forms) >= MOST_FORMS:
+            forms.pop(next(iter(forms)))
+        item.forms = {**forms, self.form: body}
+        return body
+
+    async def convert(self, obj: Object, api_version: str) -> Object:
+        """An object of this kind, which says what version it is in, in another version."""
+        if obj["apiVersion"] == api_version:
+            return obj
+        if self.converter is None:
+            return relabel(obj, api_version)
+        return (await self.converter.convert([obj], api_version))[0]
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def create(self, context: WriteContext, obj: Object, admit: Admit) -> Written:
+        """Store a new object, unless its kind is on its way out."""
+        if self.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise Forbidden.of(self.resource, obj["metadata"].get("name", ""), why)
+        return await super().create(context, obj, admit)
+
+    async def write(self, key: str, obj: Object, expected: int) -> Item:
+        """Commit an object in the storage version; the item returned is in this one."""
+        if self.api_version == self.storage_version:
+            self._refuse_retired()
+            return await super().write(key, obj, expected)
+        stored = await self.convert(copy_of(obj) if self.converter is not None else obj, self.storage_version)
+        self._refuse_retired()
+        item = await super().write(key, stored, expected)
+        obj["metadata"]["resourceVersion"] = str(item.revision)
+        body = encode(obj)[len(self.head) :]
+        return Item(key, item.namespace, item.name, item.revision, body, self._selection(obj), self.api_version)
+
+    def _refuse_retired(self) -> None:
+        if self.is_retired:
+            # What was checked against the old definition must not be stored under the new one.
+            raise TooManyRequests(
+                f"the definition of {self.resource} changed while the request was handled; try again",
+                details={"retryAfterSeconds": 1},
+            )
+
+    def _selection(self, obj: Object) -> Selection:
+        fits = obj["apiVersion"] == self.api_version
+        fields = self.strategy.selectable(obj) if fits and self.strategy.selectable_fields else None
+        return Selection(obj["metadata"].get("labels"), fields, self.form if fits else None)
+
+
+def _decoded(store: Store, item: Item) -> Object:
+    return decode(head_of(item.version, store.gvk.kind), item.body)

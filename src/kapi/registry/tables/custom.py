@@ -1,0 +1,206 @@
+"""Tables of custom kinds, made at run time from the printer columns of their definitions.
+
+A definition gives each column a name, a type and a JSONPath; here that becomes a `Table` like those of the built-in
+kinds. The words in cells are those of the reference, whose printing is Go's: `<no value>` for a null, `1e+06` for the
+fraction 1000000.0, compact JSON for anything with parts.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kapi.api.duration import human_duration
+from kapi.api.jsonpath import JSONPathError, compile_path
+from kapi.api.meta import parse_time
+from kapi.registry.tables import cells
+from kapi.registry.tables.table import AGE, NAME, Column, Table
+from kapi.schema.times import BadTime, canonical_time
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Sequence
+
+    from kapi.api.jsonpath import Path
+    from kapi.api.meta import Object
+
+    Cell = Callable[[Any, dt.datetime], Any]
+
+_encode_text = msgspec.json.Encoder().encode
+
+_MAX_INT64: Final = 2**63 - 1
+_MIN_INT64: Final = -(2**63)
+_EXACT: Final = 2**53
+# Durations of the reference are 64-bit counts of nanoseconds and stop here.
+_LONGEST: Final = _MAX_INT64 / 1e9
+
+_DEFAULT: Final[Sequence[Object]] = (
+    {"name": "Age", "type": "date", "description": AGE.description, "jsonPath": ".metadata.creationTimestamp"},
+)
+
+
+def custom_table(columns: Sequence[Object]) -> Table:
+    """The table for the `additionalPrinterColumns` of one version; name and age when there are none.
+
+    Never fails: from the first column whose path cannot be read on, columns are left out, as in the reference.
+    """
+    shown = [NAME]
+    readers: list[Callable[[Object, dt.datetime], Any]] = []
+    for column in columns or _DEFAULT:
+        try:
+            path = compile_path(column["jsonPath"])
+        except JSONPathError:
+            break
+        shown.append(_column(column))
+        readers.append(_reader(path, _CELLS.get(column["type"], _no_cell)))
+
+    def row(obj: Object, now: dt.datetime) -> list[Any]:
+        return [cells.name(obj), *[read(obj, now) for read in readers]]
+
+    return Table(shown, row)
+
+
+def _column(column: Object) -> Column:
+    described = column.get("description")
+    return Column(
+        column["name"],
+        column["type"],
+        column.get("format", ""),
+        described or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
+        column.get("priority", 0),
+    )
+
+
+def _reader(path: Path, cell: Cell) -> Callable[[Object, dt.datetime], Any]:
+    """Makes one cell: of the first value found, however many there are, or null."""
+    find = path.find
+
+    def read(obj: Object, now: dt.datetime) -> Any:
+        try:
+            found = find(obj)
+        except JSONPathError:
+            return None
+        return cell(found[0], now) if found else None
+
+    return read
+
+
+def _replicas(name: str, description: str, path: str) -> Object:
+    return {"name": name, "type": "integer", "description": description, "jsonPath": path}
+
+
+# -- cells by type ----------------------------------------------------------------------------------------------------
+
+
+def _no_cell(_value: Any, _now: dt.datetime) -> Any:
+    return None
+
+
+def _string(value: Any, _now: dt.datetime) -> str:
+    if type(value) is str:
+        return value
+    if value is None:
+        return "<no value>"
+    if isinstance(value, dict | list):
+        return _escape_markup(_json(value))
+    return _number_text(value) if type(value) is float else _json(value)
+
+
+def _integer(value: Any, _now: dt.datetime) -> int | None:
+    if type(value) is int and _MIN_INT64 <= value <= _MAX_INT64:
+        return value
+    if type(value) is int or type(value) is float:
+        # What does not fit becomes the smallest number, which is what the processor makes of it.
+        return int(value) if _MIN_INT64 <= value < _MAX_INT64 else _MIN_INT64
+    return None
+
+
+def _number(value: Any, _now: dt.datetime) -> float | None:
+    if type(value) is int:
+        return value if -_EXACT <= value <= _EXACT else float(value)
+    if type(value) is float:
+        # Without a fraction it is written as a whole number.
+        return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+    return None
+
+
+def _boolean(value: Any, _now: dt.datetime) -> bool | None:
+    return value if type(value) is bool else None
+
+
+def _date(value: Any, now: dt.datetime) -> str | None:
+    """The time since then. Texts that mean no time are unknown, those that are no time invalid."""
+    if type(value) is not str:
+        return None
+    if value in ("", "null"):
+        return cells.UNKNOWN
+    try:
+        has_moment = canonical_time(value) is not None
+    except BadTime:
+        return "<invalid>"
+    if not has_moment:
+        return cells.UNKNOWN
+    start = parse_time(value)
+    # A year that Python does not know is year 0.
+    return human_duration(min((now - start).total_seconds(), _LONGEST) if start else _LONGEST)
+
+
+_CELLS: Final[dict[str, Cell]] = {
+    "string": _string,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _date,
+}
+
+# -- Go's words for values --------------------------------------------------------------------------------------------
+
+
+def _json(value: Any) -> str:
+    """Compact JSON, keys sorted. Objects come from a decoder that bounds their depth."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_json(key)}:{_json(value[key])}' for key in sorted(value))}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_json, value))}]"
+    return _json_number(value) if type(value) is float else _encode_text(value).decode()
+
+
+def _escape_markup(text: str) -> str:
+    """Without the characters that a browser or an old script engine could stumble over."""
+    return text.translate(_MARKUP)
+
+
+_MARKUP: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+def _json_number(value: float) -> str:
+    if value == 0 or 1e-6 <= abs(value) < 1e21:
+        return _plain(value)
+    mantissa, _, exponent = repr(value).partition("e")
+    return f"{mantissa}e{int(exponent):+d}"
+
+
+def _number_text(value: float) -> str:
+    """The shortest digits that read back the same; an exponent below 1e-4 and from a million on."""
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        return _plain(value)
+    _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    power = int(exponent) + len(digits) - 1
+    first, rest = digits[0], "".join(map(str, digits[1:]))
+    return f"{'-' if value < 0 else ''}{first}{'.' if rest else ''}{rest}e{power:+03d}"
+
+
+def _plain(value: float) -> str:
+    return format(Decimal(repr(value)), "f").removesuffix(".0")
+
+
+SCALE_TABLE: Final = custom_table(
+    [
+        _replicas("Desired", "How many replicas are wanted.", ".spec.replicas"),
+        _replicas("Available", "How many replicas there are.", ".status.replicas"),
+        *_DEFAULT,
+    ]
+)
+"""The table of the Scale of a custom object."""

@@ -1,0 +1,216 @@
+"""From JSON values to the values that expressions work on, where the schema says that they are not the same.
+
+Most JSON serves as it is. Texts with a format become moments, spans of time and bytes; numbers become floats; lists
+that are sets or maps are marked as such. A function is made once per schema and copies only what it changes; for parts
+that no expression looks at nothing is made at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from kapi.schema.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.escaping import unescape
+from kapi.schema.cel.moments import parse_duration, parse_timestamp
+from kapi.schema.cel.values import Duration, EvaluationError, MapList, SetList
+from kapi.schema.structural.model import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Adapt = Callable[[Any], Any]
+
+Touched = dict[str, Any]
+"""The properties that an expression looks at, each with those below it, or with None for all of it."""
+
+_LOOSE_SPAN: Final = re.compile(r"([0-9]{1,19})[\t\n\f\r ]*([A-Za-z\u00b5]+)")
+_LOOSE_UNITS: Final = (
+    (("ns",), "nano", 1),
+    (("us", "\u00b5s"), "micro", 10**3),
+    (("ms",), "milli", 10**6),
+    (("s",), "sec", 10**9),
+    (("m",), "min", 60 * 10**9),
+    (("h", "hr"), "hour", 3600 * 10**9),
+    (("d",), "day", 24 * 3600 * 10**9),
+    (("w", "wk"), "week", 7 * 24 * 3600 * 10**9),
+)
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+
+
+def adapter(schema: Schema, touched: Touched | None = None) -> Adapt | None:
+    """A function from the JSON values of a schema to run-time values; None when JSON serves as it is.
+
+    With `touched`, only those parts are changed, and the rest must not be looked at.
+    """
+    if schema.int_or_string or touched == {}:
+        return None
+    if schema.type == "array":
+        return _list_adapter(schema)
+    if schema.type == "object":
+        return _object_adapter(schema, touched)
+    if schema.type == "number":
+        return _number
+    return _FORMATS.get(schema.format) if schema.type == "string" else None
+
+
+def _list_adapter(schema: Schema) -> Adapt | None:
+    items = adapter(schema.items) if schema.items else None
+    if schema.list_type == "map" and schema.list_map_keys:
+        return _map_list(items, schema.list_map_keys)
+    if schema.list_type == "set" and schema.items and (schema.items.type in _SCALARS or schema.items.int_or_string):
+        return _plain_list(items, SetList)
+    return _plain_list(items, list) if items else None
+
+
+def _plain_list(items: Adapt | None, kind: type[list[Any]]) -> Adapt:
+    def adapt(value: Any) -> Any:
+        if type(value) is not list:
+            return value
+        return kind(map(items, value) if items else value)
+
+    return adapt
+
+
+def _map_list(items: Adapt | None, keys: tuple[str, ...]) -> Adapt:
+    def adapt(value: Any) -> Any:
+        if type(value) is not list:
+            return value
+        return MapList(map(items, value) if items else value, keys)
+
+    return adapt
+
+
+def _object_adapter(schema: Schema, touched: Touched | None) -> Adapt | None:
+    if isinstance(schema.additional, Schema):
+        return _map_adapter(schema.additional)
+    below = {}
+    for name, part in schema.properties.items():
+        if touched is None or name in touched:
+            adapt = adapter(part, touched[name] if touched else None)
+            if adapt is not None:
+                below[name] = adapt
+    if not below:
+        return None
+
+    def adapt_object(value: Any) -> Any:
+        if type(value) is not dict:
+            return value
+        changed = {name: adapt(value[name]) for name, adapt in below.items() if name in value}
+        return value | changed if changed else value
+
+    return adapt_object
+
+
+def _map_adapter(schema: Schema) -> Adapt | None:
+    adapt = adapter(schema)
+    if adapt is None:
+        return None
+    return lambda value: {key: adapt(one) for key, one in value.items()} if type(value) is dict else value
+
+
+def _number(value: Any) -> Any:
+    return float(value) if type(value) is int else value
+
+
+def _moment(value: Any) -> Any:
+    if type(value) is not str:
+        return value
+    text = value.upper()
+    try:
+        # A time without a zone is read as UTC.
+        return parse_timestamp(text) or parse_timestamp(f"{text}Z") or value
+    except EvaluationError:
+        return value
+
+
+def _day(value: Any) -> Any:
+    return _moment(f"{value}T00:00:00Z") if type(value) is str else value
+
+
+def _span(value: Any) -> Any:
+    return parse_duration(value) or _loose_span(value) or value if type(value) is str else value
+
+
+def _loose_span(text: str) -> Duration | None:
+    """Any text with numbers and units of time in it, such as `2 weeks and 1 day`."""
+    spans = [int(found[1]) * unit for found in _LOOSE_SPAN.finditer(text) for unit in _units(found[2].lower())]
+    total = (sum(spans) + 2**63) % 2**64 - 2**63
+    return Duration(total) if spans else None
+
+
+def _units(word: str) -> Iterator[int]:
+    for names, prefix, nanos in _LOOSE_UNITS:
+        if word in names or word.startswith(prefix):
+            yield nanos
+
+
+def _bytes(value: Any) -> Any:
+    if type(value) is not str:
+        return value
+    try:
+        return base64.b64decode(value.translate(_STANDARD_ALPHABET), validate=True)
+    except (binascii.Error, ValueError):
+        return value
+
+
+_STANDARD_ALPHABET: Final = str.maketrans("-_", "+/")
+_FORMATS: Final[dict[str, Adapt]] = {"date-time": _moment, "date": _day, "duration": _span, "byte": _bytes}
+
+
+# -- which parts an expression looks at -------------------------------------------------------------------------------
+
+
+def touched(expr: Expr, variable: str) -> Touched | None:
+    """The parts of a variable that an expression looks at; None when it may be all of it."""
+    found: Touched | None = {}
+    waiting: list[Expr] = [expr]
+    while waiting:
+        one = waiting.pop()
+        steps: list[str] = []
+        while isinstance(one, Select):
+            steps.append(unescape(one.field))
+            one = one.operand
+        if isinstance(one, Ident):
+            if one.name == variable:
+                found = merge(found, _chain(steps))
+        elif isinstance(one, Comprehension) and variable in (one.variable, one.second, one.accumulator):
+            return None
+        else:
+            waiting.extend(_parts(one))
+    return found
+
+
+def _chain(steps: list[str]) -> Touched | None:
+    chain: Touched | None = None
+    for step in steps:
+        chain = {step: chain}
+    return chain
+
+
+def merge(left: Touched | None, right: Touched | None) -> Touched | None:
+    """What either looks at."""
+    if left is None or right is None:
+        return None
+    merged = dict(left)
+    for name, below in right.items():
+        merged[name] = merge(merged[name], below) if name in merged else below
+    return merged
+
+
+def _parts(expr: Expr) -> list[Expr]:
+    match expr:
+        case Call():
+            return [*expr.args, expr.target] if expr.target else expr.args
+        case ListExpr():
+            return expr.elements
+        case MapExpr():
+            return [part for entry in expr.entries for part in (entry.key, entry.value)]
+        case StructExpr():
+            return [value for _, value in expr.fields]
+        case Comprehension():
+            return [expr.range, expr.init, expr.condition, expr.step, expr.result]
+        case Literal() | Ident() | Select():
+            return []

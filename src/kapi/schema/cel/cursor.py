@@ -1,0 +1,98 @@
+"""A place among the tokens of an expression, and what to say when the token there is not the one that must come.
+
+Where one token is too much, or one is missing that can be guessed, the cursor says so and goes on, so that an author
+sees more than the first mistake. Else it stops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kapi.schema.cel import lexer
+from kapi.schema.cel.issues import Issue
+from kapi.schema.cel.lexer import END, IDENTIFIER, QUOTED, Token
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+    from typing import NoReturn
+
+LITERALS: Final = ("true", "false", "null", lexer.FLOAT, lexer.INT, lexer.UINT, lexer.STRING, lexer.BYTES)
+OPERAND: Final = frozenset({"[", "{", "(", ".", "-", "!", *LITERALS, IDENTIFIER})
+"""What an operand may begin with."""
+
+_ORDER: Final = ("[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", *LITERALS, IDENTIFIER, QUOTED, END)
+
+
+class Stop(Exception):
+    """Nothing sensible can be read after this point."""
+
+
+class Cursor:
+    """Walks over tokens, of which the last is END, and collects issues."""
+
+    def __init__(self, source: str, tokens: list[Token], issues: list[Issue]) -> None:
+        self.issues = issues
+        self._source = source
+        self.token = tokens[0]
+        self._tokens = tokens
+        self._at = 0
+
+    def peek(self, ahead: int = 1) -> Token:
+        """A token further on."""
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def advance(self, count: int = 1) -> Token:
+        """Steps on, and returns the token that was here."""
+        token = self.token
+        self._at += count
+        self.token = self._tokens[self._at]
+        return token
+
+    def expect(self, kind: str, followers: AbstractSet[str]) -> None:
+        """Steps over a token. If it is missing before one of `followers`, it is taken as read."""
+        if self.token.kind == kind or self.skips_to({kind}):
+            if kind != END:
+                self.advance()
+        elif self.token.kind in followers:
+            self.complain(self.token, f"missing '{kind}' at '{self.token.text}'")
+        else:
+            self.mismatch({kind})
+
+    def expect_one_of(self, kinds: AbstractSet[str]) -> None:
+        """Stops unless one of these comes, possibly after one token too much."""
+        if self.token.kind not in kinds and not self.skips_to(kinds):
+            self.mismatch(kinds)
+
+    def skips_to(self, kinds: AbstractSet[str]) -> bool:
+        """Steps over one token that is too much, if what follows it is what was expected."""
+        token = self.token
+        if token.kind == END or self.peek().kind not in kinds:
+            return False
+        self.complain(token, f"extraneous input '{token.text}' expecting {_names(kinds)}")
+        self.advance()
+        return True
+
+    def mismatch(self, kinds: AbstractSet[str]) -> NoReturn:
+        """Stops because something else was expected."""
+        self.stop(self.token, f"mismatched input '{self.token.text}' expecting {_names(kinds)}")
+
+    def no_way(self, start: Token, token: Token) -> NoReturn:
+        """Stops because nothing in the grammar is written as what stands from one token up to another."""
+        text = self._source[start.offset : token.offset + (0 if token.kind == END else len(token.text))]
+        if text in (".true", ".false", ".null"):
+            self.stop(token, f"mismatched input '{token.text}' expecting {IDENTIFIER}")
+        self.stop(token, f"no viable alternative at input '{text}'")
+
+    def stop(self, token: Token, message: str) -> NoReturn:
+        """Complains about a token, and gives up."""
+        self.complain(token, message)
+        raise Stop
+
+    def complain(self, token: Token, message: str) -> None:
+        """Notes a mistake of syntax."""
+        self.issues.append(Issue(token.offset, f"Syntax error: {message}"))
+
+
+def _names(kinds: AbstractSet[str]) -> str:
+    names = [kind if kind.isupper() or kind == END else f"'{kind}'" for kind in _ORDER if kind in kinds]
+    return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"

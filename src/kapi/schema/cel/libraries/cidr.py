@@ -1,0 +1,120 @@
+"""Networks: `cidr('10.0.0.0/8').containsIP('10.1.2.3')`. The address of a network keeps its bits past the mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from kapi.schema.cel.gotext import parse_uint, quoted
+from kapi.schema.cel.libraries.ip import IP_TYPE, Address, BadAddress, is_mapped, parse_address, strict_address
+from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
+from kapi.schema.cel.values import EvaluationError, Opaque
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CIDR_TYPE: Final = Type("net.CIDR")
+_WRONG: Final = "network address parse error during conversion from string: "
+
+
+@dataclass(frozen=True, slots=True)
+class Network(Opaque):
+    """An address and how many of its first bits are the network."""
+
+    cel_type: ClassVar[Type] = CIDR_TYPE
+
+    address: Address
+    length: int
+
+    @property
+    def size(self) -> int:
+        """The bytes that the network takes."""
+        return -(-self.length // 8)
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.length}"
+
+    def masked(self) -> Network:
+        """The same network with nothing after the mask."""
+        bits = self.address.bits
+        number = self.address.top(self.length) << (bits - self.length)
+        return Network(Address(number, bits), self.length)
+
+    def shares(self, address: Address, bits: int) -> bool:
+        """Whether an address starts with the same bits."""
+        return address.bits == self.address.bits and address.top(bits) == self.address.top(bits)
+
+
+def parse_network(text: str) -> Network:
+    """A network; raises EvaluationError."""
+    try:
+        network = _parse(text)
+    except BadAddress as error:
+        # The reference says it once while reading and once while converting.
+        problem = f"{_WRONG}netip.ParsePrefix({quoted(text)}): {error}"
+        raise EvaluationError(f"{_WRONG}{problem}") from None
+    if is_mapped(network.address):
+        raise EvaluationError(f"{_WRONG}IPv4-mapped IPv6 address {quoted(text)} is not allowed")
+    return network
+
+
+def _parse(text: str) -> Network:
+    before, slash, after = text.rpartition("/")
+    if not slash:
+        raise BadAddress("no '/'")
+    address = parse_address(before)
+    if address.zone:
+        raise BadAddress("IPv6 zones cannot be present in a prefix")
+    length = parse_uint(after)
+    if length is None or (len(after) > 1 and after[0] == "0"):
+        raise BadAddress(f"bad bits after slash: {quoted(after)}")
+    if length > address.bits:
+        raise BadAddress("prefix length out of range")
+    return Network(address, length)
+
+
+def _is_cidr(text: str) -> bool:
+    try:
+        parse_network(text)
+    except EvaluationError:
+        return False
+    return True
+
+
+def _contains_address(network: Network, address: Address) -> bool:
+    return network.shares(address, network.length)
+
+
+def _contains_network(network: Network, other: Network) -> bool:
+    return network.length <= other.length and network.shares(other.address, network.length)
+
+
+FUNCTIONS: Final[dict[str, tuple[Overload, ...]]] = {
+    "cidr": (Overload("string_to_cidr", (STRING,), CIDR_TYPE),),
+    "containsIP": (
+        Overload("cidr_contains_ip_string", (CIDR_TYPE, STRING), BOOL, member=True),
+        Overload("cidr_contains_ip_ip", (CIDR_TYPE, IP_TYPE), BOOL, member=True),
+    ),
+    "containsCIDR": (
+        Overload("cidr_contains_cidr_string", (CIDR_TYPE, STRING), BOOL, member=True),
+        Overload("cidr_contains_cidr", (CIDR_TYPE, CIDR_TYPE), BOOL, member=True),
+    ),
+    "ip": (Overload("cidr_ip", (CIDR_TYPE,), IP_TYPE, member=True),),
+    "prefixLength": (Overload("cidr_prefix_length", (CIDR_TYPE,), INT, member=True),),
+    "masked": (Overload("cidr_masked", (CIDR_TYPE,), CIDR_TYPE, member=True),),
+    "isCIDR": (Overload("is_cidr", (STRING,), BOOL),),
+    "string": (Overload("cidr_to_string", (CIDR_TYPE,), STRING),),
+}
+
+IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "string_to_cidr": parse_network,
+    "cidr_contains_ip_string": lambda network, text: _contains_address(network, strict_address(text)),
+    "cidr_contains_ip_ip": _contains_address,
+    "cidr_contains_cidr_string": lambda network, text: _contains_network(network, parse_network(text)),
+    "cidr_contains_cidr": _contains_network,
+    "cidr_ip": lambda network: network.address,
+    "cidr_prefix_length": lambda network: network.length,
+    "cidr_masked": Network.masked,
+    "is_cidr": _is_cidr,
+    "cidr_to_string": str,
+}

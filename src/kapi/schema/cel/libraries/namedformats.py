@@ -1,0 +1,94 @@
+"""Named formats: `format.dns1123Label().validate('x')` says what is wrong with a text, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from kapi.api import names
+from kapi.schema.cel.libraries.gourl import BadUrl, parse_request
+from kapi.schema.cel.types import STRING, Overload, Type, list_of, optional_of
+from kapi.schema.cel.values import NONE, Opaque, Optional
+from kapi.schema.structural.formats import JUDGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Judge = Callable[[str], list[str]]
+
+FORMAT_TYPE: Final = Type("kubernetes.NamedFormat")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Format(Opaque):
+    """A format: what it says about a text, and how long a pattern it counts as in costs."""
+
+    cel_type: ClassVar[Type] = FORMAT_TYPE
+
+    name: str
+    judge: Judge
+    pattern_size: int
+
+    def same(self, other: Format) -> bool:
+        """Whether both have one name."""
+        return self.name == other.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _uri(text: str) -> list[str]:
+    try:
+        parse_request(text)
+    except BadUrl as error:
+        return [str(error)]
+    return []
+
+
+def _schema_format(name: str, complaint: str) -> Judge:
+    is_valid = JUDGES[name]
+    return lambda text: [] if is_valid(text) else [complaint]
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "dns1123Label": Format("DNS1123Label", names.dns_label, 30),
+    "dns1123Subdomain": Format("DNS1123Subdomain", names.dns_subdomain, 60),
+    "dns1035Label": Format("DNS1035Label", names.dns1035_label, 30),
+    "qualifiedName": Format("QualifiedName", names.qualified_name, 60),
+    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", lambda text: names.dns_label(text, prefix=True), 30),
+    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", lambda text: names.dns_subdomain(text, prefix=True), 60),
+    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", lambda text: names.dns1035_label(text, prefix=True), 30),
+    "labelValue": Format("LabelValue", names.label_value, 40),
+    "uri": Format("URI", _uri, 1103),
+    "uuid": Format("uuid", _schema_format("uuid", "does not match the UUID format"), 70),
+    "byte": Format("byte", _schema_format("byte", "invalid base64"), 84),
+    "date": Format("date", _schema_format("date", "invalid date"), 71),
+    "datetime": Format("datetime", _schema_format("datetime", "invalid datetime"), 71),
+}
+
+
+def _validate(form: Format, text: str) -> Optional:
+    complaints = form.judge(text)
+    return Optional(complaints) if complaints else NONE
+
+
+def _named(name: str) -> Optional:
+    found = FORMATS.get(name)
+    return Optional(found) if found else NONE
+
+
+def _always(form: Format) -> Callable[[], Format]:
+    return lambda: form
+
+
+FUNCTIONS: Final[dict[str, tuple[Overload, ...]]] = {
+    "validate": (Overload("format-validate", (FORMAT_TYPE, STRING), optional_of(list_of(STRING)), member=True),),
+    "format.named": (Overload("format-named", (STRING,), optional_of(FORMAT_TYPE)),),
+    **{f"format.{name}": (Overload(f"format.{name}", (), FORMAT_TYPE),) for name in FORMATS},
+}
+
+IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "format-validate": _validate,
+    "format-named": _named,
+    **{f"format.{name}": _always(form) for name, form in FORMATS.items()},
+}

@@ -1,0 +1,131 @@
+"""Quantities: `quantity('500m').isLessThan(quantity('1'))`. Exact; the numbers themselves are in `kapi.api.values`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from kapi.api.values import DECIMAL_EXPONENT, Quantity, parse_quantity
+from kapi.schema.cel.types import BOOL, DOUBLE, INT, STRING, Overload, Type
+from kapi.schema.cel.values import MAX_INT, MIN_INT, EvaluationError, Opaque
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUANTITY_TYPE: Final = Type("kubernetes.Quantity")
+_FARTHEST: Final = 400
+"""Powers of ten past which a float is nought or infinite anyway."""
+
+
+class Amount(Opaque):
+    """A quantity as a value of expressions."""
+
+    __slots__ = ("quantity",)
+    cel_type: ClassVar[Type] = QUANTITY_TYPE
+
+    def __init__(self, quantity: Quantity) -> None:
+        self.quantity = quantity
+
+    def same(self, other: Amount) -> bool:
+        """Whether both are as much."""
+        return self.quantity == other.quantity
+
+    def __str__(self) -> str:
+        return str(self.quantity)
+
+
+def _parse(text: str) -> Amount:
+    try:
+        return Amount(parse_quantity(text))
+    except ValueError as error:
+        raise EvaluationError(str(error)) from None
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _compare(left: Amount, right: Amount) -> int:
+    order = left.quantity.compare(right.quantity)
+    return (order > 0) - (order < 0)
+
+
+def _whole(amount: Amount) -> int | None:
+    """The value as an integer of 64 bits; None when it is not one."""
+    mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
+    if not mantissa:
+        return 0
+    if exponent < 0:
+        shift = int(10 ** min(-exponent, _FARTHEST))
+        if mantissa % shift:
+            return None
+        mantissa //= shift
+    elif exponent > 18:
+        return None
+    else:
+        mantissa *= int(10**exponent)
+    return mantissa if MIN_INT <= mantissa <= MAX_INT else None
+
+
+def _as_integer(amount: Amount) -> int:
+    value = _whole(amount)
+    if value is None:
+        raise EvaluationError("cannot convert value to integer")
+    return value
+
+
+def _as_float(amount: Amount) -> float:
+    mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
+    try:
+        # As the reference does it: the digits as a float, then scaled, both rounded.
+        return float(mantissa) * 10.0**exponent if exponent else float(mantissa)
+    except OverflowError:
+        return float(f"{mantissa}e{exponent}")
+
+
+def _sign(amount: Amount) -> int:
+    return (amount.quantity.mantissa > 0) - (amount.quantity.mantissa < 0)
+
+
+def _count(value: int) -> Quantity:
+    return Quantity(value, 0, DECIMAL_EXPONENT)
+
+
+FUNCTIONS: Final[dict[str, tuple[Overload, ...]]] = {
+    "quantity": (Overload("string_to_quantity", (STRING,), QUANTITY_TYPE),),
+    "isQuantity": (Overload("is_quantity_string", (STRING,), BOOL),),
+    "sign": (Overload("quantity_sign", (QUANTITY_TYPE,), INT),),
+    "isGreaterThan": (Overload("quantity_is_greater_than", (QUANTITY_TYPE, QUANTITY_TYPE), BOOL, member=True),),
+    "isLessThan": (Overload("quantity_is_less_than", (QUANTITY_TYPE, QUANTITY_TYPE), BOOL, member=True),),
+    "compareTo": (Overload("quantity_compare_to", (QUANTITY_TYPE, QUANTITY_TYPE), INT, member=True),),
+    "asApproximateFloat": (Overload("quantity_get_float", (QUANTITY_TYPE,), DOUBLE, member=True),),
+    "asInteger": (Overload("quantity_get_int", (QUANTITY_TYPE,), INT, member=True),),
+    "isInteger": (Overload("quantity_is_integer", (QUANTITY_TYPE,), BOOL, member=True),),
+    "add": (
+        Overload("quantity_add", (QUANTITY_TYPE, QUANTITY_TYPE), QUANTITY_TYPE, member=True),
+        Overload("quantity_add_int", (QUANTITY_TYPE, INT), QUANTITY_TYPE, member=True),
+    ),
+    "sub": (
+        Overload("quantity_sub", (QUANTITY_TYPE, QUANTITY_TYPE), QUANTITY_TYPE, member=True),
+        Overload("quantity_sub_int", (QUANTITY_TYPE, INT), QUANTITY_TYPE, member=True),
+    ),
+}
+
+IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "string_to_quantity": _parse,
+    "is_quantity_string": _is_quantity,
+    "quantity_sign": _sign,
+    "quantity_is_greater_than": lambda left, right: _compare(left, right) > 0,
+    "quantity_is_less_than": lambda left, right: _compare(left, right) < 0,
+    "quantity_compare_to": _compare,
+    "quantity_get_float": _as_float,
+    "quantity_get_int": _as_integer,
+    "quantity_is_integer": lambda amount: _whole(amount) is not None,
+    "quantity_add": lambda left, right: Amount(left.quantity + right.quantity),
+    "quantity_add_int": lambda left, right: Amount(left.quantity + _count(right)),
+    "quantity_sub": lambda left, right: Amount(left.quantity - right.quantity),
+    "quantity_sub_int": lambda left, right: Amount(left.quantity - _count(right)),
+}

@@ -1,0 +1,46 @@
+"""Lists as sets: whether one contains, meets or equals another, whatever the order and the repetitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kapi.schema.cel.operations import contains
+from kapi.schema.cel.types import BOOL, Overload, Param, list_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _known(items: Any) -> Callable[[Any], bool]:
+    """A quick test of membership: a hash where values are plain, else a walk."""
+    if all(type(item) is str for item in items):
+        texts = frozenset(items)
+        return lambda item: type(item) is str and item in texts
+    return lambda item: contains(item, items)
+
+
+def _contains(items: Any, part: Any) -> bool:
+    return all(map(_known(items), part))
+
+
+def _equivalent(left: Any, right: Any) -> bool:
+    return _contains(left, right) and _contains(right, left)
+
+
+def _intersects(left: Any, right: Any) -> bool:
+    return any(map(_known(right), left))
+
+
+_ITEMS: Final = list_of(Param("T"))
+
+FUNCTIONS: Final[dict[str, tuple[Overload, ...]]] = {
+    "sets.contains": (Overload("list_sets_contains_list", (_ITEMS, _ITEMS), BOOL),),
+    "sets.equivalent": (Overload("list_sets_equivalent_list", (_ITEMS, _ITEMS), BOOL),),
+    "sets.intersects": (Overload("list_sets_intersects_list", (_ITEMS, _ITEMS), BOOL),),
+}
+
+IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "list_sets_contains_list": _contains,
+    "list_sets_equivalent_list": _equivalent,
+    "list_sets_intersects_list": _intersects,
+}

@@ -1,0 +1,39 @@
+"""What is wrong with a regular expression, in the words of the reference.
+
+Patterns come from users, so they run on RE2, which takes time linear in the text. The reference's engine has the same
+syntax and other words for its errors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import re2
+
+_OPTIONS: Final = re2.Options()
+_OPTIONS.log_errors = False
+
+_WORDS: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "bad repetition operator": "invalid nested repetition operator",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "trailing \\": "trailing backslash at end of expression",
+    "pattern too large - compile failed": "expression too large",
+}
+"""RE2's words for an error, where the reference has others."""
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Why the pattern cannot be compiled; None when it can."""
+    try:
+        re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        said = error.args[0]
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        what, _, where = text.partition(": ")
+        return f"error parsing regexp: {_WORDS.get(what, what)}: `{where}`"
+    return None

@@ -1,0 +1,57 @@
+"""Enumerations and uniqueness: is a value one of many, is a value there twice, both without comparing pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kapi.api.fielderror import FieldError
+from kapi.schema.structural.wording import canonical, json_text, quote, show
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+_LAST_CHARACTER = 0x10FFFF
+
+
+def identity(value: Any) -> Hashable:
+    """Something that is equal for values that are equal to the letter and for no others."""
+    kind = type(value)
+    return (kind, canonical(value)) if kind is dict or kind is list else (kind, value)
+
+
+def has_duplicates(items: list[Any]) -> bool:
+    """Whether two of the items are the same."""
+    return len(set(map(identity, items))) < len(items)
+
+
+class Enumeration:
+    """The values of an `enum`. Null is never one of them, even if it is listed: nothing converts to it."""
+
+    __slots__ = ("_known", "_listed", "strings")
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        values = tuple(values)
+        self._known = frozenset(identity(value) for value in values if value is not None)
+        self.strings = frozenset(value for value in values if isinstance(value, str))
+        texts = (value if isinstance(value, str) else json_text(value) for value in values)
+        self._listed = ", ".join(map(quote, texts))
+
+    def __contains__(self, value: Any) -> bool:
+        """Whether the value is listed, or becomes a listed one as Go converts numbers.
+
+        That means 1 is 1.0, a fraction is cut off, and an integer is the character of its number.
+        """
+        if value is None:
+            return False
+        if identity(value) in self._known:
+            return True
+        if type(value) is int:
+            character = chr(value) if 0 <= value <= _LAST_CHARACTER else "\ufffd"
+            return (float, float(value)) in self._known or (str, character) in self._known
+        return type(value) is float and (int, int(value)) in self._known
+
+    def error(self, value: Any, name: str) -> FieldError:
+        """The value is not listed."""
+        return FieldError(
+            "FieldValueNotSupported", name, f"Unsupported value: {show(value)}: supported values: {self._listed}"
+        )

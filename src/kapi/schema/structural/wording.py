@@ -1,0 +1,141 @@
+"""Values as they are worded in messages about custom resources, to the letter of what the reference prints.
+
+A message names the offending value: a string in Go's quotes, a number in Go's shortest form, anything else as JSON
+with sorted keys. `kapi.api.fielderror` prints the values of built-in kinds, which are tamer; what stands in a custom
+resource is up to its users, so here the odd characters and the large numbers matter.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from kapi.api.fielderror import FieldError
+
+NOWHERE: Final = "<nil>"
+"""The field of an error that concerns the whole object."""
+
+canonical: Final = msgspec.json.Encoder(order="sorted").encode
+"""JSON that is equal for equal values, whatever the order of their keys, and different for 1, 1.0, "1" and true."""
+
+_NAMED: Final = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_NAMED["\v"] = "\\v"
+_ODD_NUMBER: Final = re.compile(r"[0-9](?:\.0|e)").search
+# The encoder of the reference keeps JSON safe inside HTML, and so do the messages it is used for.
+_UNSAFE: Final = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+
+
+def quote(text: str) -> str:
+    """A string in quotes; what cannot be printed is escaped."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_NAMED.get(one) or (one if one.isprintable() else _escape(one)) for one in text) + '"'
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def decimal(number: float) -> str:
+    """A float in the fewest digits that tell it from its neighbours, with an exponent from a million up."""
+    minus, digits, power = _digits(number)
+    return minus + (_scientific(digits, power) if power < -4 or power >= 6 else _plain(digits, power))
+
+
+def _digits(number: float) -> tuple[str, str, int]:
+    """The sign, the shortest digits, and the power of ten of the first of them."""
+    sign, parts, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    return "-" if sign else "", "".join(map(str, parts)), exponent + len(parts) - 1
+
+
+def _scientific(digits: str, power: int) -> str:
+    fraction = "." + digits[1:] if len(digits) > 1 else ""
+    return f"{digits[0]}{fraction}e{power:+03d}"
+
+
+def _plain(digits: str, power: int) -> str:
+    if power < 0:
+        return f"0.{'0' * (-power - 1)}{digits}"
+    whole, fraction = digits[: power + 1].ljust(power + 1, "0"), digits[power + 1 :]
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON with sorted keys."""
+    text = canonical(value).decode()
+    if _ODD_NUMBER(text):
+        # Our encoder and the reference's write round, very large and very small floats differently.
+        text = _json(value)
+    return text.translate(_UNSAFE)
+
+
+def _json(value: Any) -> str:
+    if type(value) is dict:
+        members = []
+        for key in sorted(value):
+            members.append(f"{_json(key)}:{_json(value[key])}")  # noqa: PERF401 - a comprehension is a frame
+        return "{" + ",".join(members) + "}"
+    if type(value) is list:
+        items = []
+        for item in value:
+            items.append(_json(item))  # noqa: PERF401 - a comprehension is a frame
+        return "[" + ",".join(items) + "]"
+    if type(value) is not float:
+        return canonical(value).decode()
+    minus, digits, power = _digits(value)
+    if -6 <= power < 21:
+        return minus + _plain(digits, power)
+    return minus + _scientific(digits, power).replace("e-0", "e-")
+
+
+def show(value: Any) -> str:
+    """A value as it appears inside a message."""
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, float):
+        return decimal(value)
+    return json_text(value)
+
+
+def invalid(name: str, value: Any, detail: str) -> FieldError:
+    """A value of the right type that breaks a rule."""
+    return FieldError("FieldValueInvalid", name, f"Invalid value: {show(value)}: {detail}")
+
+
+def wrong_type(name: str, value: str, wanted: str) -> FieldError:
+    """A value of another type or format than `wanted`; `value` is the type it has, or the text that does not parse."""
+    shown = quote(value)
+    return FieldError(
+        "FieldValueTypeInvalid", name, f"Invalid value: {shown}: {name} in body must be of type {wanted}: {shown}"
+    )
+
+
+def required(name: str) -> FieldError:
+    """A field that must be there and is not."""
+    return FieldError("FieldValueRequired", name, "Required value")
+
+
+def too_long(name: str, limit: int) -> FieldError:
+    """A string of more characters than allowed, which the reference calls bytes."""
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError("FieldValueTooLong", name, f"Too long: may not be more than {limit} {unit}")
+
+
+def too_many(name: str, actual: int, limit: int) -> FieldError:
+    """A list of more items, or an object of more properties, than allowed."""
+    unit = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooMany", name, f"Too many: {actual}: must have at most {limit} {unit}")
+
+
+def duplicate(name: str, value: Any) -> FieldError:
+    """A value that stands a second time where it may stand once."""
+    return FieldError("FieldValueDuplicate", name, f"Duplicate value: {show(value)}")

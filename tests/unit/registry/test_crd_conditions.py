@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import copy
+import datetime as dt
+
+import pytest
+from crd_support import create, definition, old_form, stored, update, version
+from kind_support import NOW, NOW_TEXT
+
+from kapi.registry.kinds.extension import conditions
+from kapi.registry.kinds.extension.conditions import begin_deletion, end_deletion, find, is_true, put, settle
+
+LATER = NOW + dt.timedelta(hours=1)
+LATER_TEXT = "2026-01-02T04:04:05Z"
+HOLDER = {"names": {"singular": "thing", "listKind": "ThingList", "shortNames": ["th", "tg"]}}
+
+
+def condition(kind, status, reason, message):
+    return {"type": kind, "status": status, "lastTransitionTime": NOW_TEXT, "reason": reason, "message": message}
+
+
+ACCEPTED = condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+ESTABLISHED = condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+REFUSED = condition("Established", "False", "NotAccepted", "not all names are accepted")
+
+
+def test_a_new_definition_is_established_in_the_same_write():
+    obj = stored(definition(names={"shortNames": ["th"], "categories": ["all"]}))
+    assert obj["status"] == {
+        "conditions": [ACCEPTED, ESTABLISHED],
+        "acceptedNames": {
+            "plural": "things",
+            "singular": "thing",
+            "shortNames": ["th"],
+            "kind": "Thing",
+            "listKind": "ThingList",
+            "categories": ["all"],
+        },
+        "storedVersions": ["v1"],
+    }
+
+
+def test_a_status_that_comes_with_a_new_definition_is_forgotten():
+    obj = definition()
+    obj["status"] = {"storedVersions": ["v7"], "conditions": [condition("Established", "False", "x", "y")]}
+    assert stored(obj)["status"] == stored(definition())["status"]
+
+
+@pytest.mark.parametrize(
+    ("names", "reason", "message", "accepted"),
+    [
+        (
+            {"plural": "kinds", "kind": "Thing", "singular": "kin", "listKind": "KinList"},
+            "KindConflict",
+            '"Thing" is already in use',
+            {"plural": "kinds", "singular": "kin", "kind": "", "listKind": "KinList"},
+        ),
+        (
+            {"plural": "lists", "kind": "Lst", "listKind": "ThingList"},
+            "ListKindConflict",
+            '"ThingList" is already in use',
+            {"plural": "lists", "singular": "lst", "kind": "Lst"},
+        ),
+        (
+            {"plural": "singles", "kind": "Single", "singular": "thing"},
+            "SingularConflict",
+            '"thing" is already in use',
+            {"plural": "singles", "kind": "Single", "listKind": "SingleList"},
+        ),
+        (
+            {"plural": "shorts", "kind": "Short", "shortNames": ["thing", "things", "ok"]},
+            "ShortNamesConflict",
+            '["thing" is already in use, "things" is already in use]',
+            {"plural": "shorts", "singular": "short", "kind": "Short", "listKind": "ShortList"},
+        ),
+        (
+            {"plural": "thing", "kind": "Plural"},
+            "PluralConflict",
+            '"thing" is already in use',
+            {"plural": "", "singular": "plural", "kind": "Plural", "listKind": "PluralList"},
+        ),
+        (
+            {"plural": "tg", "kind": "Thing", "singular": "th"},
+            "ListKindConflict",
+            '"ThingList" is already in use',
+            {"plural": "", "kind": ""},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.endswith("Conflict") else "",
+)
+def test_names_in_use_are_not_given_out_again(names, reason, message, accepted):
+    holder = stored(definition(**HOLDER))
+    obj = stored(definition(names["plural"], names["kind"], names=names), holder)
+    assert obj["status"]["conditions"] == [condition("NamesAccepted", "False", reason, message), REFUSED]
+    assert obj["status"]["acceptedNames"] == accepted
+
+
+def test_names_in_use_in_another_group_are_free():
+    holder = stored(definition(**HOLDER))
+    assert is_true(stored(definition(group="other.dev", **HOLDER), holder), "Established")
+
+
+def test_names_asked_for_but_not_held_are_free():
+    holder = stored(definition(**HOLDER))
+    loser = stored(definition("gadgets", "Thing"), holder)
+    assert is_true(stored(definition("widgets", "Widget", names={"shortNames": ["gd"]}), holder, loser), "Established")
+
+
+def test_a_definition_gets_its_names_when_another_goes_away():
+    holder = stored(definition(**HOLDER))
+    loser = stored(definition("gadgets", "Thing"), holder)
+    assert not is_true(loser, "Established")
+    settle(loser, [loser], LATER)
+    assert [one["lastTransitionTime"] for one in loser["status"]["conditions"]] == [LATER_TEXT, LATER_TEXT]
+    assert is_true(loser, "NamesAccepted")
+    assert is_true(loser, "Established")
+    assert loser["status"]["acceptedNames"]["kind"] == "Thing"
+
+
+def test_settling_again_changes_nothing_and_asks_nobody():
+    def nobody():
+        raise AssertionError("the neighbours were looked at")
+        yield
+
+    obj = stored(definition())
+    before = copy.deepcopy(obj)
+    settle(obj, nobody(), LATER)
+    assert obj == before
+
+
+def test_an_established_definition_stays_so_when_it_asks_for_a_name_in_use():
+    holder = stored(definition(**HOLDER))
+    old = stored(definition("gadgets", "Gadget"), holder)
+    obj, errors = update(definition("gadgets", "Gadget", names={"shortNames": ["th"]}), old, holder)
+    assert errors == []
+    assert find(obj, "NamesAccepted")["reason"] == "ShortNamesConflict"
+    assert is_true(obj, "Established")
+    assert obj["status"]["acceptedNames"] == old["status"]["acceptedNames"]
+    back, _ = update(definition("gadgets", "Gadget"), obj, holder)
+    assert is_true(back, "NamesAccepted")
+
+
+def test_a_name_that_is_given_up_is_free():
+    holder = stored(definition(**HOLDER))
+    released, _ = update(definition(), holder)
+    assert "shortNames" not in released["status"]["acceptedNames"]
+    assert is_true(stored(definition("gadgets", "Gadget", names={"shortNames": ["th"]}), released), "NamesAccepted")
+
+
+def test_every_storage_version_there_ever_was_is_remembered():
+    old = stored(definition(versions=[version("v1"), version("v2", storage=False)]))
+    obj, errors = update(definition(versions=[version("v1", storage=False), version("v2")]), old)
+    assert errors == []
+    assert obj["status"]["storedVersions"] == ["v1", "v2"]
+    again, _ = update(definition(versions=[version("v1"), version("v2", storage=False)]), obj)
+    assert again["status"]["storedVersions"] == ["v1", "v2"]
+
+
+def test_certificates_that_are_none_keep_a_definition_from_being_established():
+    config = {"url": "https://example.com", "caBundle": "Zm9v"}
+    webhook = {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}}
+    obj = stored(definition(conversion=webhook))
+    assert find(obj, "Established") == condition(
+        "Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid"
+    )
+    mended, errors = update(definition(), obj)
+    assert errors == []
+    assert is_true(mended, "Established")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "status", "reason", "message"),
+    [
+        ("unapproved, test", "False", "UnapprovedAnnotation", 'not approved: "unapproved, test"'),
+        ("https://example.com/pull/1", "True", "ApprovedAnnotation", "approved in https://example.com/pull/1"),
+    ],
+)
+def test_a_community_group_says_whether_it_was_approved(annotation, status, reason, message):
+    obj = definition(group="foo.k8s.io")
+    obj["metadata"]["annotations"] = {"api-approved.kubernetes.io": annotation}
+    kind = "KubernetesAPIApprovalPolicyConformant"
+    assert find(stored(obj), kind) == condition(kind, status, reason, message)
+
+
+def test_a_definition_that_preserves_everything_says_what_is_not_structural():
+    schema = {"openAPIV3Schema": {"properties": {"spec": {"properties": {"a": {"type": "string"}}}}}}
+    obj = stored(old_form(version="v1", validation=schema))
+    assert find(obj, "NonStructuralSchema") == condition(
+        "NonStructuralSchema",
+        "True",
+        "Violations",
+        "[spec.preserveUnknownFields: Invalid value: true: must be false, "
+        "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified "
+        "object fields, spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root]",
+    )
+    mended, errors = update(definition(), obj)
+    assert errors == []
+    assert find(mended, "NonStructuralSchema") is None
+
+
+def test_a_schema_that_cannot_be_read_is_of_unknown_structure():
+    obj, errors = create(old_form(version="v1", validation={"openAPIV3Schema": {"$ref": "#/x"}}))
+    assert [error.field for error in errors] == ["spec.validation.openAPIV3Schema.$ref"]
+    found = find(obj, "NonStructuralSchema")
+    assert (found["status"], found["reason"]) == ("Unknown", "StructuralError")
+    assert found["message"] == (
+        "failed to check validation schema for version v1: OpenAPIV3Schema '$ref' is not supported"
+    )
+
+
+def test_a_deletion_adds_the_finalizer_and_says_what_comes():
+    obj = stored(definition())
+    obj["metadata"]["finalizers"] = ["mine/own"]
+    begin_deletion(obj, LATER)
+    begin_deletion(obj, LATER)
+    assert obj["metadata"]["finalizers"] == ["mine/own", conditions.FINALIZER]
+    assert find(obj, "Terminating") == {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": LATER_TEXT,
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    assert is_true(obj, "Established")
+
+
+def test_the_end_of_a_deletion_takes_the_finalizer_away():
+    obj = stored(definition())
+    begin_deletion(obj, NOW)
+    put(obj, "Terminating", conditions.DELETION_IN_PROGRESS, LATER)
+    assert find(obj, "Terminating")["lastTransitionTime"] == NOW_TEXT
+    end_deletion(obj, conditions.DELETION_COMPLETED, LATER)
+    assert "finalizers" not in obj["metadata"]
+    assert find(obj, "Terminating") == {
+        "type": "Terminating",
+        "status": "False",
+        "lastTransitionTime": LATER_TEXT,
+        "reason": "InstanceDeletionCompleted",
+        "message": "removed all instances",
+    }
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "message"),
+    [
+        (conditions.listing_failed("x"), "InstanceDeletionFailed", "could not list instances: x"),
+        (conditions.deletion_failed("x"), "InstanceDeletionFailed", "could not issue all deletes: x"),
+        (
+            conditions.deletion_unconfirmed("x"),
+            "InstanceDeletionCheck",
+            "could not confirm zero CustomResources remaining: x",
+        ),
+    ],
+)
+def test_a_deletion_that_does_not_get_on_says_why(verdict, reason, message):
+    assert verdict == ("True", reason, message)
+
+
+def test_updates_keep_the_word_about_a_deletion():
+    old = stored(definition())
+    begin_deletion(old, NOW)
+    obj, _ = update(definition(names={"shortNames": ["th"]}), old)
+    assert find(obj, "Terminating") == find(old, "Terminating")
+
+
+def test_writing_a_condition_leaves_the_stored_state_alone():
+    old = stored(definition())
+    new = {**old}
+    before = copy.deepcopy(old)
+    put(new, "Established", conditions.NEVER_ESTABLISHED, LATER)
+    conditions.remove(new, "NamesAccepted")
+    assert old == before
