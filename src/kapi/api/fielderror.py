@@ -80,12 +80,14 @@ def not_found(field: str, value: Any) -> FieldError:
 
 def too_long(field: str, limit: int) -> FieldError:
     """More bytes than allowed."""
-    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
     """More items than allowed."""
-    return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {limit} items")
+    unit = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {limit} {unit}")
 
 
 def immutable(field: str, value: Any) -> FieldError:

@@ -3,8 +3,8 @@
 Nothing is compiled until an object needs it, so that a thousand definitions cost little; then each step becomes a
 function on plain objects, once.
 
-A definition without a schema, and one of the old form that says `preserveUnknownFields`, keeps what it is given: nothing
-is pruned and nothing defaulted then. What a schema demands is judged all the same.
+A definition without a schema, and one of the old form that says `preserveUnknownFields`, keeps what it is given:
+nothing is pruned then. What a schema demands is judged all the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.schema.cel.rules import compile_rules, not_judged
 from kapi.schema.scalars import TypeMismatch
-from kapi.schema.structural.defaulting import compile_default, compile_null_removal
+from kapi.schema.structural.defaulting import compile_default
 from kapi.schema.structural.defaultvalues import prune_defaults
 from kapi.schema.structural.listtypes import compile_list_types
-from kapi.schema.structural.metadata import coerce_object_meta, compile_coerce, compile_embedded_check
+from kapi.schema.structural.metadata import coerce_object_meta, compile_embedded_check
 from kapi.schema.structural.model import MISSING, Schema, read
-from kapi.schema.structural.pruning import compile_prune
+from kapi.schema.structural.reading import compile_reader
 from kapi.schema.structural.shape import shape_of
 from kapi.schema.structural.validating import compile_validator
+from kapi.schema.structural.violations import unconvertible, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
     from kapi.schema.cel.rules import Judge
     from kapi.schema.merging import MergeNode
 
-    Coerce = Callable[[Any], list[str] | None]
+    Reader = Callable[[Any], list[str]]
     Check = Callable[[Any, str], list[FieldError]]
     Validate = Callable[[Any, Any, str], list[FieldError]]
-
-MOST_UNKNOWN = 100
 
 
 class CustomSchema:
@@ -55,18 +54,12 @@ class CustomSchema:
         `lenient`, for what is stored already, such parts of it are dropped instead.
         """
         try:
-            unknown = coerce_object_meta(obj, drop_malformed=lenient) or []
-            prune, remove_nulls, coerce, coerce_leniently = self._decoding
-            if prune is not None:
-                unknown += prune(obj) or ()
-            if remove_nulls is not None:
-                remove_nulls(obj)
-            embedded = coerce_leniently if lenient else coerce
-            if embedded is not None:
-                unknown += embedded(obj) or ()
+            reader, lenient_reader = self._readers
+            if reader is None or lenient_reader is None:
+                return coerce_object_meta(obj, drop_malformed=lenient) or []
+            return lenient_reader(obj) if lenient else reader(obj)
         except RecursionError:
             raise TypeMismatch("exceeded max depth") from None
-        return unknown[:MOST_UNKNOWN]
 
     def default(self, obj: Object) -> None:
         """Fill in defaults, in place."""
@@ -113,7 +106,9 @@ class CustomSchema:
     @functools.cached_property
     def shape(self) -> Shape:
         """How fields are owned and merged by server-side apply."""
-        return shape_of(self._structural)
+        if self._preserve_unknown and self._props is not None and violations(self._props, ""):
+            return shape_of(None)
+        return shape_of(self._structural, preserve=self._preserve_unknown)
 
     @property
     def merge(self) -> MergeNode:
@@ -123,27 +118,32 @@ class CustomSchema:
     # -- compiled on first use --------------------------------------------------------------------------------------
 
     @functools.cached_property
+    def _props(self) -> Mapping[str, Any] | None:
+        return self._load()
+
+    @functools.cached_property
     def _schema(self) -> Schema | None:
-        props = self._load()
-        if props is None:
+        if self._props is None:
             return None
-        schema = read(props)
+        schema = read(self._props)
         if not self._preserve_unknown:
             prune_defaults(schema)
         return schema
 
     @functools.cached_property
     def _structural(self) -> Schema | None:
-        """The schema, if pruning, defaulting and rules follow it; it need not be structural otherwise."""
-        return None if self._preserve_unknown else self._schema
+        """The schema, if more than validation can follow it; those of the old form may not be of that kind."""
+        return None if self._props is None or unconvertible(self._props) is not None else self._schema
 
     @functools.cached_property
-    def _decoding(self) -> tuple[Coerce | None, Callable[[Any], None] | None, Coerce | None, Coerce | None]:
-        schema = self._structural
+    def _readers(self) -> tuple[Reader | None, Reader | None]:
+        schema, preserve = self._structural, self._preserve_unknown
         if schema is None:
-            return None, None, None, None
-        coerce, leniently = (compile_coerce(schema, root=False, drop_malformed=drop) for drop in (False, True))
-        return compile_prune(schema), compile_null_removal(schema), coerce, leniently
+            return None, None
+        return (
+            compile_reader(schema, preserve=preserve),
+            compile_reader(schema, preserve=preserve, drop_malformed=True),
+        )
 
     @functools.cached_property
     def _default(self) -> Callable[[Any], None] | None:

@@ -45,6 +45,7 @@ def test_stored_kinds_have_stores_of_their_own(catalog):
     assert {tuple(user[:2] for user in users) for users in shared.values()} == {
         (("", "v1"), ("events.k8s.io", "v1")),
         (("autoscaling", "v2"), ("autoscaling", "v1")),
+        (("apiextensions.k8s.io", "v1"), ("apiextensions.k8s.io", "v1beta1")),
     }
 
 

@@ -252,6 +252,15 @@ def test_values_are_left_as_they_were() -> None:
     assert type(value["spec"]["n"]) is int
 
 
+def test_an_optional_earlier_state_is_json_as_it_is() -> None:
+    """The reference gives sets inside the optional as lists, so that order counts when they stand on the left."""
+    tags = {"type": "array", "x-kubernetes-list-type": "set", "items": STRING}
+    texts = ("self.tags == oldSelf.value().tags", "oldSelf.value().tags == self.tags")
+    judge = judge_of(resource(*(rule(text, optionalOldSelf=True, message=text) for text in texts), tags=tags))
+    errors = judge({"spec": {"tags": ["a", "b"]}}, {"spec": {"tags": ["b", "a"]}})
+    assert lines(errors) == [f"FieldValueInvalid|spec: Invalid value: {texts[1]}"]
+
+
 def test_rules_wait_for_an_object_of_the_right_shape() -> None:
     notice = not_judged([required("spec.a")])
     assert notice == not_judged([too_long("spec.a", 1)])

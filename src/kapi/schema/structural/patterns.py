@@ -10,8 +10,11 @@ from typing import Final
 
 import re2
 
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
+OPTIONS: Final = re2.Options()
+OPTIONS.log_errors = False
+OPTIONS.never_capture = True
+# The reference has no such limit; with the default one, counted classes of Unicode letters do not compile.
+OPTIONS.max_mem = 64 << 20
 
 _WORDS: Final = {
     "missing ]": "missing closing ]",
@@ -30,7 +33,7 @@ _WORDS: Final = {
 def pattern_problem(pattern: str) -> str | None:
     """Why the pattern cannot be compiled; None when it can."""
     try:
-        re2.compile(pattern, _OPTIONS)
+        re2.compile(pattern, OPTIONS)
     except re2.error as error:
         said = error.args[0]
         text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

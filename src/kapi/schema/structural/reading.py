@@ -1,14 +1,15 @@
 """What happens to a custom object when it is decoded, from a request or from the store, in the reference's order.
 
-Metadata is read as a typed field, unknown fields are pruned, nulls that mean nothing are removed, embedded objects are
-read, and defaults are filled in. The order shows in what is refused first and in how unknown fields are listed.
+Metadata is read as a typed field, unknown fields are pruned, nulls that mean nothing are removed, and embedded objects
+are read; defaults are filled in afterwards (`defaulting`). The order shows in what is refused first and in how unknown
+fields are listed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kapi.schema.structural.defaulting import compile_default, compile_null_removal
+from kapi.schema.structural.defaulting import compile_null_removal
 from kapi.schema.structural.metadata import coerce_object_meta, compile_coerce
 from kapi.schema.structural.pruning import MOST_UNKNOWN, compile_prune
 
@@ -29,7 +30,6 @@ def compile_reader(
     prune = None if preserve else compile_prune(schema)
     remove_nulls = None if preserve else compile_null_removal(schema)
     coerce = compile_coerce(schema, root=False, drop_malformed=drop_malformed)
-    default = compile_default(schema)
 
     def read(obj: dict[str, Any]) -> list[str]:
         unknown = coerce_object_meta(obj, drop_malformed=drop_malformed) or []
@@ -39,8 +39,6 @@ def compile_reader(
             remove_nulls(obj)
         if coerce is not None:
             unknown += coerce(obj) or ()
-        if default is not None:
-            default(obj)
         return unknown[:MOST_UNKNOWN]
 
     return read

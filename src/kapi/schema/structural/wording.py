@@ -124,18 +124,6 @@ def required(name: str) -> FieldError:
     return FieldError("FieldValueRequired", name, "Required value")
 
 
-def too_long(name: str, limit: int) -> FieldError:
-    """A string of more characters than allowed, which the reference calls bytes."""
-    unit = "byte" if limit == 1 else "bytes"
-    return FieldError("FieldValueTooLong", name, f"Too long: may not be more than {limit} {unit}")
-
-
-def too_many(name: str, actual: int, limit: int) -> FieldError:
-    """A list of more items, or an object of more properties, than allowed."""
-    unit = "item" if limit == 1 else "items"
-    return FieldError("FieldValueTooMany", name, f"Too many: {actual}: must have at most {limit} {unit}")
-
-
 def duplicate(name: str, value: Any) -> FieldError:
     """A value that stands a second time where it may stand once."""
     return FieldError("FieldValueDuplicate", name, f"Duplicate value: {show(value)}")

@@ -165,7 +165,9 @@ def _merge(context: Context, live: Object | None, config: Configuration, options
     # The merge may have left nulls, and shares its parts with the live object; decoding it makes it our own.
     obj: Object = copy_of(whole)
     try:
-        shape_up(obj, resource.schema)
+        if resource.custom is None:
+            # The result for a custom kind is judged as it is, with the nulls that are left.
+            shape_up(obj, resource.schema)
     except TypeMismatch as error:
         raise BadRequest(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kapi.api.fielderror import too_many
 from kapi.schema.structural.correlation import Comparison, correlate_items
 from kapi.schema.structural.model import MISSING, Schema
 from kapi.schema.structural.report import ENOUGH
@@ -23,7 +24,7 @@ from kapi.schema.structural.rules.enumerating import Enumeration, has_duplicates
 from kapi.schema.structural.rules.numeric import NumberRules
 from kapi.schema.structural.rules.textual import StringRules
 from kapi.schema.structural.rules.typenames import TypeRules
-from kapi.schema.structural.wording import invalid, quote, required, too_many, wrong_type
+from kapi.schema.structural.wording import invalid, quote, required, wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

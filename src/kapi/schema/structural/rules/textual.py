@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import re2
 
+from kapi.api.fielderror import too_long
 from kapi.schema.structural.formats import JUDGES, normalized, supported_format
-from kapi.schema.structural.patterns import pattern_problem
-from kapi.schema.structural.wording import invalid, too_long, wrong_type
+from kapi.schema.structural.patterns import OPTIONS, pattern_problem
+from kapi.schema.structural.wording import invalid, wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,17 +18,11 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.schema.structural.model import Schema
 
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.never_capture = True
-# The reference has no such limit; with the default one, counted classes of Unicode letters do not compile.
-_OPTIONS.max_mem = 64 << 20
-
 
 def searcher(pattern: str) -> Callable[[str], bool]:
     """Whether a text holds a match of the pattern anywhere. Raises `re2.error` when the pattern is none."""
     # Bytes save the engine's wrapper from turning offsets, which nobody wants, into those of characters.
-    search: Callable[[bytes], Any] = re2.compile(pattern.encode(), _OPTIONS).search
+    search: Callable[[bytes], Any] = re2.compile(pattern.encode(), OPTIONS).search
     return lambda text: search(text.encode()) is not None
 
 
