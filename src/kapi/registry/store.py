@@ -188,6 +188,8 @@ class Store:
                 metadata["name"] = generate_name(metadata["generateName"])
             candidate = obj if not generated else {**obj, "metadata": dict(metadata)}
             self._prepare_create(context, candidate)
+            await self._judge(context, candidate, partial(self._create_errors, context, candidate))
+            context.warnings += self.strategy.warnings(candidate, None)
             await admit(candidate, None)
             try:
                 return await self._insert(context, candidate)
@@ -212,6 +214,9 @@ class Store:
         if strategy.tracks_generation:
             metadata["generation"] = 1
         strategy.prepare_create(context, obj)
+
+    def _create_errors(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        metadata, strategy = obj["metadata"], self.strategy
         errors = validate_object_meta(
             metadata,
             namespaced=self.namespaced,
@@ -222,8 +227,12 @@ class Store:
         errors += strategy.validate_create(context, obj)
         if self._by_schema:
             errors += self._schema().validate(obj)
-        self._raise(metadata.get("name", ""), errors)
-        context.warnings += strategy.warnings(obj, None)
+        return errors
+
+    async def _judge(self, context: WriteContext, obj: Object, judge: Callable[[], list[FieldError]]) -> None:
+        """Raise what is wrong with an object; kinds whose rules may take long have this done beside the event loop."""
+        errors = await asyncio.to_thread(judge) if self.strategy.judges_slowly(obj) else judge()
+        self._raise(obj["metadata"].get("name", ""), errors)
 
     async def _insert(self, context: WriteContext, obj: Object) -> Written:
         metadata = obj["metadata"]
@@ -277,6 +286,8 @@ class Store:
             obj = await build(old, partial(self.decode, item))
             self._check_preconditions(item, obj, old, patch=patch)
             self._prepare_update(context, rules, obj, old)
+            await self._judge(context, obj, partial(self._update_errors, context, rules, obj, old))
+            context.warnings += self.strategy.warnings(obj, old)
             await admit(obj, old)
             keep_times(old, obj)
             if _same(obj, old):
@@ -331,16 +342,17 @@ class Store:
             if "deletionGracePeriodSeconds" in before:
                 metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
         rules.prepare(context, obj, old)
+
+    def _update_errors(self, context: WriteContext, rules: Rules, obj: Object, old: Object) -> list[FieldError]:
         builtin = not self.strategy.allows_any_finalizer
         errors = validate_object_meta(
             obj["metadata"], namespaced=self.namespaced, name_rule=_any_name, path="metadata", builtin=builtin
         )
-        errors += validate_object_meta_update(obj["metadata"], before, builtin=builtin)
+        errors += validate_object_meta_update(obj["metadata"], old["metadata"], builtin=builtin)
         errors += rules.validate(context, obj, old)
         if self._by_schema:
             errors += self._schema().validate(obj)
-        self._raise(metadata.get("name", ""), errors)
-        context.warnings += self.strategy.warnings(obj, old)
+        return errors
 
     def should_delete(self, obj: Object, old: Object) -> bool:
         """Whether this update is the last act of a deletion: the final finalizer is gone and no grace remains."""

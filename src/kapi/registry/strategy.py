@@ -144,6 +144,13 @@ class Strategy:
         """What is wrong with a name (or generateName prefix), as sentences. Default: DNS subdomain."""
         return names.dns_subdomain(name, prefix=prefix)
 
+    def judges_slowly(self, obj: Object) -> bool:
+        """Whether validating this object may take so long that others should have their turn meanwhile.
+
+        Its `validate_*` hooks then run in a thread and must not read through the context's `lookup`.
+        """
+        return False
+
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Advice about an accepted object, for `Warning` headers."""
         return []

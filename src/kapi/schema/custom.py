@@ -68,18 +68,28 @@ class CustomSchema:
 
     # -- judging ----------------------------------------------------------------------------------------------------
 
-    def validate(self, obj: Object, old: Any = MISSING, *, extra: list[FieldError] | None = None) -> list[FieldError]:
+    def validate(
+        self,
+        obj: Object,
+        old: Any = MISSING,
+        *,
+        extra: list[FieldError] | None = None,
+        warnings: list[str] | None = None,
+    ) -> list[FieldError]:
         """Judge an object, or the change from `old`: what did not change is not judged again.
 
-        `extra` are errors found elsewhere that come before those of lists and rules.
+        `extra` are errors found elsewhere that come before those of lists and rules. Rules broken where nothing
+        changed are told in `warnings`.
         """
         if self._schema is None:
             return list(extra or ())
         errors = self._validate(obj, old, "")
         errors += extra or ()
-        return self._judge(obj, old, errors)
+        return self._judge(obj, old, errors, warnings)
 
-    def validate_status(self, obj: Object, old: Object, *, extra: list[FieldError] | None = None) -> list[FieldError]:
+    def validate_status(
+        self, obj: Object, old: Object, *, extra: list[FieldError] | None = None, warnings: list[str] | None = None
+    ) -> list[FieldError]:
         """Judge a change of the status: that part alone by the schema, and the whole by its rules."""
         errors: list[FieldError] = []
         if self._schema is None:
@@ -87,9 +97,9 @@ class CustomSchema:
         if "status" in obj and self._validate_status is not None:
             errors += self._validate_status(obj["status"], old.get("status", MISSING), "status")
         errors += extra or ()
-        return self._judge(obj, old, errors)
+        return self._judge(obj, old, errors, warnings)
 
-    def _judge(self, obj: Object, old: Any, errors: list[FieldError]) -> list[FieldError]:
+    def _judge(self, obj: Object, old: Any, errors: list[FieldError], warnings: list[str] | None) -> list[FieldError]:
         embedded, lists, rules = self._judging
         if embedded is not None:
             errors += embedded(obj, "")
@@ -98,7 +108,7 @@ class CustomSchema:
             errors += lists(obj, "")
         if rules is not None:
             skipped = not_judged(errors)
-            errors += [skipped] if skipped is not None else rules(obj, old)
+            errors += [skipped] if skipped is not None else rules(obj, old, warnings=warnings)
         return errors
 
     # -- merging ----------------------------------------------------------------------------------------------------

@@ -69,7 +69,11 @@ def test_equality_is_symmetric(left: Any, right: Any) -> None:
     assert equal(left, right) == equal(right, left)
 
 
-@given(SMALL | VALUES, SMALL | VALUES, SMALL | VALUES)
+# Not for whole numbers that a float cannot tell apart: those equal the same float and not each other.
+CLOSE = SMALL | st.recursive(SMALL, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("a"), inner))
+
+
+@given(CLOSE, CLOSE, CLOSE)
 def test_equality_is_transitive(one: Any, two: Any, three: Any) -> None:
     if equal(one, two) and equal(two, three):
         assert equal(one, three)
@@ -80,8 +84,8 @@ def test_numbers_are_equal_by_amount_and_booleans_are_not_numbers() -> None:
     assert equal(1.0, Uint(1))
     assert equal(Uint(1), 1)
     for other in (1, Uint(1), 1.0, "true"):
-        assert not equal(True, other)  # noqa: FBT003
-        assert not equal(other, True)  # noqa: FBT003
+        assert not equal(True, other)
+        assert not equal(other, True)
     assert not equal([1], [True])
     assert not equal({"a": 0}, {"a": False})
     assert not equal({1: "a"}, {True: "a"})
@@ -192,8 +196,8 @@ def test_type_size_zero_and_text(value: Any, name: str, size: int, zero: bool, t
 
 # -- times ------------------------------------------------------------------------------------------------------------
 
-MOMENTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30))
-EPOCH = dt.datetime(1970, 1, 1)
+FIRST, LAST, EPOCH = (dt.datetime.fromisoformat(day) for day in ("0001-01-02", "9999-12-30", "1970-01-01"))
+MOMENTS = st.datetimes(min_value=FIRST, max_value=LAST)
 
 
 def stamp(moment: dt.datetime) -> Timestamp:
@@ -215,7 +219,6 @@ def test_a_time_survives_being_written_and_read(moment: dt.datetime, minutes: in
     read = parse_timestamp(written)
     assert read is not None
     assert (read, read.offset) == (stamp(moment), minutes * 60)
-    assert dt.datetime.fromisoformat(written[:26].rstrip("Z")[:10]).date() is not None
 
 
 @given(MOMENTS, st.integers(-12, 12), st.integers(0, 59))
@@ -253,7 +256,7 @@ def test_what_is_not_a_time_is_not_read(text: str) -> None:
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_a_span_survives_being_written_in_nanoseconds(nanos: int) -> None:
     assert parse_duration(f"{nanos}ns") == Duration(nanos)
-    assert parse_duration(f"{nanos}ns0h") == (Duration(nanos) if nanos > -(2**63) else Duration(nanos))
+    assert parse_duration(f"{nanos}ns0h") == Duration(nanos)
 
 
 @pytest.mark.parametrize(

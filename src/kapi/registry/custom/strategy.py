@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kapi.api import names
 from kapi.api.fielderror import quote
 from kapi.api.jsonpath import JSONPathError, Path, compile_path
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from kapi.registry.strategy import WriteContext
     from kapi.schema.custom import CustomSchema
 
+LARGE_BYTES = 64 * 1024
+
+_encode = msgspec.json.Encoder().encode
 _STANDARD_FINALIZERS = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER, "kubernetes"})
 _PREFER = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 
@@ -50,17 +55,21 @@ class CustomStrategy(Strategy):
 
     def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
         """The same, but what did not change is not judged again."""
-        return self._schema.validate(obj, old, extra=self._scale_errors(obj))
+        return self._schema.validate(obj, old, extra=self._scale_errors(obj), warnings=context.warnings)
 
     def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
         """The status and what rules say of the whole."""
-        return self._schema.validate_status(obj, old, extra=self._scale_status_errors(obj))
+        return self._schema.validate_status(obj, old, extra=self._scale_status_errors(obj), warnings=context.warnings)
 
     def _scale_errors(self, obj: Object) -> list[FieldError]:
         return [] if self.scale is None else self.scale.errors(obj)
 
     def _scale_status_errors(self, obj: Object) -> list[FieldError]:
         return [] if self.scale is None else self.scale.status_errors(obj)
+
+    def judges_slowly(self, obj: Object) -> bool:
+        """Large objects: rules may visit every part of them, and each other part for each part."""
+        return len(_encode(obj)) > LARGE_BYTES
 
     def generation_changed(self, obj: Object, old: Object) -> bool:
         """Anything but metadata counts; status does not reach this far where it has its own endpoint."""

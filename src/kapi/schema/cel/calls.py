@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kapi.schema.cel.code import SPENT, Code, Frame, ProgramError, Run, attempt, constant, settle
 from kapi.schema.cel.conversions import CONVERTERS
 from kapi.schema.cel.libraries.regex import PATTERN_FUNCTIONS
-from kapi.schema.cel.operations import BY_FUNCTION, compile_pattern
+from kapi.schema.cel.operations import compile_pattern
 from kapi.schema.cel.paths import plan_index
 from kapi.schema.cel.prices import equality_price_of, price_of, text_price
-from kapi.schema.cel.types import BOOL, BYTES, INT, LIST, STRING, UINT, Object, Param, Type
+from kapi.schema.cel.types import BOOL, BYTES, INT, LIST, MAP, STRING, UINT, Object, Param, Type
 from kapi.schema.cel.values import EvaluationError, Optional, Uint, equal, is_list, no_such_overload, type_of
 
 if TYPE_CHECKING:
@@ -47,9 +47,16 @@ def plan_call(planner: Planner, node: Call) -> Code:
         return _folded(implementation, args[0].value)
     if node.function in PATTERN_FUNCTIONS and len(args) > 1 and isinstance(args[1].value, str):
         implementation, variadic = _with_pattern(node.function, args[1].value), True
+    if node.function == "optional.ofNonZeroValue" and args[0].is_path and _is_collection(planner.type_of(arguments[0])):
+        # Lists and maps of an object are never nought, however empty; those that expressions make are.
+        implementation = Optional
     overloads = planner.overloads(node)
     price = price_of(node.function, overloads[0] if len(overloads) == 1 else "")
     return _call(implementation, args, price, variadic=variadic or len(args) > 2)
+
+
+def _is_collection(type_: Type) -> bool:
+    return isinstance(type_, Object) or type_.name in {LIST, MAP}
 
 
 def _folded(implementation: Implementation, value: Any) -> Code:
@@ -82,10 +89,10 @@ def _choose(planner: Planner, node: Call, arguments: Sequence[Expr]) -> tuple[Im
         signature = planner.signatures.get(only)
         if not any(map(_is_open, types)) or (signature and all(map(_fits, signature, types))):
             return implementation, variadic
-        if node.function not in BY_FUNCTION:
+        if node.function not in planner.general:
             return _dispatch(planner, node.function, candidates), variadic
-    if node.function in BY_FUNCTION:
-        return BY_FUNCTION[node.function], False
+    if node.function in planner.general:
+        return planner.general[node.function], False
     return _dispatch(planner, node.function, candidates), True
 
 
@@ -351,7 +358,7 @@ def _equal_strings(first: Run, second: Run, *, wanted: bool) -> Run:
         for side in (left, right):
             if isinstance(side, EvaluationError):
                 others = [len(one) for one in (left, right) if isinstance(one, str)]
-                frame[SPENT] += text_price(min(1, *others))
+                frame[SPENT] += text_price(min([1, *others]))
                 raise side
         return no_such_overload()
 

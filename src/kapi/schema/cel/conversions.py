@@ -32,7 +32,7 @@ CONVERTERS: Final = frozenset(
 
 
 def _refuse(source: Type, target: Type) -> NoReturn:
-    raise EvaluationError(f"type conversion error from '{source}' to '{target}'")
+    raise EvaluationError(f"type conversion error from '{source.name}' to '{target.name}'")
 
 
 def _parser(parse: Callable[[str], Any], target: Type) -> Callable[[str], Any]:

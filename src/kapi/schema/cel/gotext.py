@@ -17,6 +17,7 @@ _HEX_FLOAT: Final = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII
 ).fullmatch
 _SPECIAL: Final = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII).fullmatch
+_SEPARATOR: Final = re.compile(r"(?<=[0-9])_(?=[0-9])", re.ASCII)
 _LONGEST_NUMBER: Final = 4000
 _FIRST_EXPONENT: Final = 6
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -63,6 +64,8 @@ def parse_float(text: str) -> float | None:
     """A float in any way Go writes it; None when it is not one or is too large."""
     if _SPECIAL(text):
         return float(text)
+    if "_" in text:
+        text = _SEPARATOR.sub("", text)
     if _HEX_FLOAT(text) and len(text) < _LONGEST_NUMBER:
         try:
             return float.fromhex(text)

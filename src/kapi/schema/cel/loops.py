@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.ast import Call, Comprehension, ListExpr, Literal, MapExpr
+from kapi.schema.cel.ast import Call, Comprehension, Literal, MapExpr
 from kapi.schema.cel.code import LIMIT, SPENT, BudgetExceeded, Code, Frame, Run
 from kapi.schema.cel.paths import accumulator, variable
 from kapi.schema.cel.types import BOOL, LIST, MAP
@@ -38,7 +38,7 @@ _UNSET: Final = object()
 
 def plan_loop(planner: Planner, node: Comprehension) -> Code:
     """Any fold."""
-    if isinstance(node.range, ListExpr) and not node.range.elements:
+    if isinstance(node.condition, Literal) and node.condition.value is False:
         return _plan_binding(planner, node)
     over = planner.plan(node.range)
     iterate = _iteration(planner.type_of(node.range).name, two=bool(node.second))
@@ -292,7 +292,7 @@ def _holds(frame: Frame, condition: Code) -> bool:
 
 
 def _plan_binding(planner: Planner, node: Comprehension) -> Code:
-    """A fold over nothing gives a name to its initial value, which is computed when the name is first used, if ever."""
+    """A fold that never goes round only names its initial value, which is computed when the name is first used."""
     slot = planner.new_slot()
     init = planner.plan(node.init)
 

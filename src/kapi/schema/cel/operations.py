@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import re2
 
@@ -129,10 +129,13 @@ def _negate(value: Any) -> Any:
         return -value
     if isinstance(value, Duration):
         return checked_duration(-value.nanos)
-    return no_such_overload() if type(value) is bool else _unsupported("-_")
+    return no_such_overload() if type(value) is bool else unsupported("-_", value)
 
 
-def _unsupported(function: str) -> Any:
+def unsupported(function: str, value: Any) -> NoReturn:
+    """The error of a function on a value that it is not for; some types tell less about it."""
+    if isinstance(value, (str, Timestamp, Duration)):
+        no_such_overload()
     raise EvaluationError(f"no such overload: {function}")
 
 
@@ -193,7 +196,7 @@ def _member(item: Any, container: Any) -> bool:
 def _size(value: Any) -> int:
     if isinstance(value, (str, bytes, dict)) or is_list(value):
         return len(value)
-    return int(_unsupported("size"))
+    return unsupported("size", value)
 
 
 # -- strings ----------------------------------------------------------------------------------------------------------
@@ -294,7 +297,7 @@ _ROUNDED: Final = ("double", "int64_double", "uint64_double", "double_int64", "d
 def _ordering(test: Callable[[Any, Any], bool], function: str) -> Callable[[Any, Any], bool]:
     def ordered(left: Any, right: Any) -> bool:
         if not is_ordered(left):
-            _unsupported(function)
+            unsupported(function, left)
         return test(compare(left, right), 0)
 
     return ordered
@@ -329,7 +332,7 @@ def _arithmetic(verb: str, function: str, kinds: frozenset[type]) -> Callable[[A
         if verb == "add" and is_list(left):
             return add_lists(left, right) if is_list(right) else no_such_overload()
         if kind not in kinds:
-            return _unsupported(function)
+            return unsupported(function, left)
         name = _SHORT[kind]
         other = f"_{_SHORT.get(type(right))}" if kind in _TIMED else ""
         if kind is not type(right) and not other:
@@ -353,7 +356,7 @@ def _not(value: Any) -> bool:
 
 def _matches_any(text: Any, pattern: Any) -> bool:
     if not isinstance(text, str):
-        return bool(_unsupported("matches"))
+        return unsupported("matches", text)
     return matches(text, pattern) if isinstance(pattern, str) else no_such_overload()
 
 

@@ -218,20 +218,20 @@ def _optional_walk(operand: Code, key: Run, key_cost: int, step: Step, *, always
                 frame[SPENT] -= 1 + key_cost
                 return value
             value, optional = value.value, True
+        if optional:
+            return _optional_found(frame, step, value, key)
         place = key(frame)
-        if not optional:
-            found = step(value, place)
-            if found is _ABSENT:
-                raise _missing(value, place if shown is None else shown)
-            return found
-        return _optional_found(frame, step, value, place)
+        found = step(value, place)
+        if found is _ABSENT:
+            raise _missing(value, place if shown is None else shown)
+        return found
 
     return walk
 
 
-def _optional_found(frame: Frame, step: Step, value: Any, place: Any) -> Any:
+def _optional_found(frame: Frame, step: Step, value: Any, key: Run) -> Any:
     try:
-        found = step(value, place)
+        found = step(value, key(frame))
     except EvaluationError:
         frame[SPENT] -= 1
         raise

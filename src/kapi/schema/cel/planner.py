@@ -32,10 +32,12 @@ class Planner:
         checked: Checked,
         implementations: Mapping[str, Callable[..., Any]],
         signatures: Mapping[str, tuple[Type, ...]],
+        general: Mapping[str, Callable[..., Any]],
     ) -> None:
         self.checked = checked
         self.implementations = implementations
         self.signatures = signatures
+        self.general = general
         self.variables: dict[str, Code] = {}
         self.slots = FIRST_VARIABLE
         self._scopes: list[dict[str, Code]] = []
@@ -68,10 +70,10 @@ class Planner:
 
     def name(self, node: Ident | Select, fallback: str) -> Code:
         """A name: a type, a variable of a loop around, or a variable from outside."""
-        name: str = self.checked.names.get(node.id, fallback)
-        for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
+        name = self.checked.names.get(node.id, fallback)
+        for known in self._scopes[::-1]:
+            if (code := known.get(name)) is not None:
+                return code
         type_ = self.type_of(node)
         if type_.name == TYPE:
             return constant(Type(type_.params[0].name if type_.params else TYPE))

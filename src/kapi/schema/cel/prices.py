@@ -93,7 +93,7 @@ def _traversal(args: Sequence[Any], result: Any) -> int:
 def _depth_first(value: Any) -> int:
     """Every leaf counts one, strings and bytes by their bytes."""
     if isinstance(value, str):
-        return int(len(value.encode()) * _TEXT)
+        return int(len(value.encode(errors="replace")) * _TEXT)
     if isinstance(value, bytes):
         return int(len(value) * _TEXT)
     if is_list(value):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel import libraries
 from kapi.schema.cel.code import FIRST_VARIABLE, SPENT, BudgetExceeded, ProgramError
-from kapi.schema.cel.operations import IMPLEMENTATIONS
+from kapi.schema.cel.operations import BY_FUNCTION, IMPLEMENTATIONS
 from kapi.schema.cel.planner import Planner
 from kapi.schema.cel.standard import STANDARD
 from kapi.schema.cel.values import EvaluationError
@@ -31,6 +31,7 @@ _SIGNATURES: Final[dict[str, tuple[Type, ...]]] = {
     for overloads in functions.values()
     for overload in overloads
 }
+_GENERAL: Final = {**BY_FUNCTION, **libraries.GENERAL}
 _NO_LIMIT: Final = 2**64
 
 
@@ -63,8 +64,9 @@ class Program:
                 raise BudgetExceeded(frame[SPENT]) from None
             error.cost = frame[SPENT]
             raise
-        except (TypeError, AttributeError, RecursionError):
-            # Data that is not of the declared types, or nests too deep to be compared.
+        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RecursionError):
+            # Data that is not of the declared types, is no proper text, or nests too deep to be compared: such a rule
+            # fails, and not the request.
             mismatch = EvaluationError("no such overload")
             mismatch.cost = frame[SPENT]
             raise mismatch from None
@@ -78,7 +80,7 @@ def compile_program(checked: Checked, implementations: Mapping[str, Callable[...
 
     `implementations` are by overload and add to those of the standard functions and the libraries.
     """
-    planner = Planner(checked, {**_ALL, **implementations} if implementations else _ALL, _SIGNATURES)
+    planner = Planner(checked, {**_ALL, **implementations} if implementations else _ALL, _SIGNATURES, _GENERAL)
     try:
         code = planner.plan(checked.root)
     except RecursionError:

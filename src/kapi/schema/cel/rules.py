@@ -9,7 +9,7 @@ value. One call has one budget for all rules together, so no object can keep the
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from kapi.api.fielderror import FieldError, forbidden, required
 from kapi.schema.cel.adapting import Touched, adapter, merge, touched
@@ -215,6 +215,21 @@ def _adapter(schema: Schema, expressions: list[Expression], variable: str) -> Ca
     return adapter(schema, parts)
 
 
+class _Case(NamedTuple):
+    """One value before the rules of its place."""
+
+    kind: str
+    """The type that the schema gives it."""
+    path: Path
+    value: Any
+    old: Any
+    """None when there is none."""
+    variables: dict[str, Any]
+    """What expressions see: `self`, and `oldSelf` if there is one."""
+    kin: Kin | None
+    """What to compare to tell whether the value changed."""
+
+
 class _Stop(Exception):
     """No more rules are to run on this object."""
 
@@ -277,30 +292,27 @@ class _Trial:
             self.visit(child, (path, f"[{index}]"), item, before if is_known else None, link, kin or nearest)
 
     def _run_rules(self, node: _Node, path: Path, value: Any, old: Any, kin: Kin | None) -> None:
-        kind = node.schema.type
         if self.budget <= 0:
-            self._stop(path, kind, _OUT_OF_BUDGET)
+            self._stop(path, node.schema.type, _OUT_OF_BUDGET)
         bench = node.bench()
         variables = {SELF: bench.adapt(value) if bench.adapt else value}
         if old is not None:
             variables[OLD_SELF] = bench.adapt_old(old) if bench.adapt_old else old
+        case = _Case(node.schema.type, path, value, old, variables, kin)
         for rule in bench.rules:
             if rule.broken:
-                self._add(_invalid(path, kind, f"rule compile error: {rule.broken}"))
+                self._add(_invalid(path, case.kind, f"rule compile error: {rule.broken}"))
             elif old is not None or not rule.uses_old or rule.rule.optional_old_self:
-                self._run_rule(rule, node, path, value, variables, kin)
+                self._run_rule(rule, case)
 
-    def _run_rule(
-        self, rule: _CompiledRule, node: _Node, path: Path, value: Any, variables: dict[str, Any], kin: Kin | None
-    ) -> None:
+    def _run_rule(self, rule: _CompiledRule, case: _Case) -> None:
         assert rule.expression is not None
-        kind = node.schema.type
-        inputs = variables
+        variables, path, kind = case.variables, case.path, case.kind
         if rule.rule.optional_old_self:
-            known = Optional(variables[OLD_SELF]) if OLD_SELF in variables else NONE
-            inputs = {SELF: variables[SELF], OLD_SELF: known}
+            # As in the reference, what the optional holds is JSON as it is: times are texts there, and sets are lists.
+            variables = variables | {OLD_SELF: NONE if case.old is None else Optional(case.old)}
         try:
-            result, cost = rule.expression.run(inputs)
+            result, cost = rule.expression.run(variables)
         except BudgetExceeded as error:
             self._spend(error.cost, path, kind)
             reason = "no further validation rules will be run due to call cost exceeds limit for rule"
@@ -311,7 +323,7 @@ class _Trial:
         else:
             self._spend(cost, path, kind)
             if result is not True:
-                self._fail(rule, node, path, value, variables, kin)
+                self._fail(rule, case)
 
     def _spend(self, cost: int, path: Path, kind: str) -> None:
         if cost > self.budget:
@@ -322,19 +334,17 @@ class _Trial:
         self._add(_invalid(path, kind, detail))
         raise _Stop
 
-    def _fail(
-        self, rule: _CompiledRule, node: _Node, path: Path, value: Any, variables: dict[str, Any], kin: Kin | None
-    ) -> None:
-        where = _named(path)
+    def _fail(self, rule: _CompiledRule, case: _Case) -> None:
+        where = _named(case.path)
         if rule.suffix:
-            where = f"{join(path)}.{rule.suffix}" if path else rule.suffix
-        is_old_news = not rule.uses_old and kin is not None and self._comparison.unchanged(*kin)
+            where = f"{join(case.path)}.{rule.suffix}" if case.path else rule.suffix
+        is_old_news = not rule.uses_old and case.kin is not None and self._comparison.unchanged(*case.kin)
         try:
-            detail = self._word(rule, variables) or rule.rule.message.strip() or f"failed rule: {rule.name}"
+            detail = self._word(rule, case.variables) or rule.rule.message.strip() or f"failed rule: {rule.name}"
         except _NoMessage as error:
-            self._add(invalid(where, node.schema.type, str(error)), is_old_news)
+            self._add(invalid(where, case.kind, str(error)), is_old_news)
             raise _Stop from error
-        self._add(_failure(where, node.schema.type, value, detail, rule.rule.reason), is_old_news)
+        self._add(_failure(where, case.kind, case.value, detail, rule.rule.reason), is_old_news)
 
     def _add(self, error: FieldError, is_old_news: bool = False) -> None:
         (self.spared if is_old_news else self.found).add(error)

@@ -103,6 +103,10 @@ class DefinitionStrategy(Strategy):
         v1beta1.unmark(obj)
         return errors
 
+    def judges_slowly(self, obj: Object) -> bool:
+        """Schemas can be large, and each rule in them is compiled and priced."""
+        return True
+
     def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
         """A status always says in which versions objects are stored."""
         obj["status"] = _empty_status() | (obj.get("status") or {})

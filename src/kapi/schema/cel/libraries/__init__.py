@@ -34,3 +34,6 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     overload: implementation for module in _MODULES for overload, implementation in module.IMPLEMENTATIONS.items()
 }
 """What each overload does."""
+
+GENERAL: Final = lists.GENERAL
+"""Functions with one meaning for all types, which look at their arguments themselves."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from kapi.schema.cel.gotext import parse_uint, quoted
 from kapi.schema.cel.libraries.ip import IP_TYPE, Address, BadAddress, is_mapped, parse_address, strict_address
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
-from kapi.schema.cel.values import EvaluationError, Opaque
+from kapi.schema.cel.values import EvaluationError, Opaque, no_such_overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +85,14 @@ def _contains_address(network: Network, address: Address) -> bool:
     return network.shares(address, network.length)
 
 
+def _contains_text(network: Network, text: str) -> bool:
+    try:
+        return _contains_address(network, strict_address(text))
+    except EvaluationError:
+        # What is wrong with the address is lost here in the reference, though not for networks.
+        return no_such_overload()
+
+
 def _contains_network(network: Network, other: Network) -> bool:
     return network.length <= other.length and network.shares(other.address, network.length)
 
@@ -108,7 +116,7 @@ FUNCTIONS: Final[dict[str, tuple[Overload, ...]]] = {
 
 IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "string_to_cidr": parse_network,
-    "cidr_contains_ip_string": lambda network, text: _contains_address(network, strict_address(text)),
+    "cidr_contains_ip_string": _contains_text,
     "cidr_contains_ip_ip": _contains_address,
     "cidr_contains_cidr_string": lambda network, text: _contains_network(network, parse_network(text)),
     "cidr_contains_cidr": _contains_network,

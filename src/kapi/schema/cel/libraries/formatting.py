@@ -187,13 +187,13 @@ def _infinite(value: float) -> str:
 
 def _scientific(item: Any, precision: int | None) -> str:
     value = _number(item, "scientific clause can only be used on doubles, was given")
-    if not math.isfinite(value):
-        return _infinite(value)
     # The reference takes the precision for a width, and so always shows six digits.
+    if not math.isfinite(value):
+        return _infinite(value).rjust(_PRECISION if precision is None else precision)
     mantissa, _, exponent = f"{value:.{_PRECISION}e}".partition("e")
     sign = "\u207b" if exponent[0] == "-" else ""
     power = "".join(_SUPERSCRIPT[digit] for digit in f"{abs(int(exponent)):02d}")
-    return f"{mantissa}\u202f\u00d7\u202f10{sign}{power}"
+    return f"{mantissa}\u00d710{sign}{power}"
 
 
 _SUPERSCRIPT: Final = dict(

@@ -10,7 +10,7 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.code import BudgetExceeded
-from kapi.schema.cel.operations import BY_FUNCTION
+from kapi.schema.cel.operations import BY_FUNCTION, unsupported
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,
@@ -35,6 +35,7 @@ from kapi.schema.cel.values import (
     is_list,
     is_ordered,
     no_such_overload,
+    type_of,
 )
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ def _flatten_into(flat: list[Any], items: Any, depth: int) -> None:
 
 
 def _sort_by(items: Any, keys: Any) -> Any:
+    if not is_list(items) or not is_list(keys):
+        unsupported("@sortByAssociatedKeys", items)
     if len(items) != len(keys):
         raise EvaluationError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got "
@@ -152,6 +155,16 @@ def _sort_by(items: Any, keys: Any) -> Any:
         raise EvaluationError("list elements must have the same type")
     order = cmp_to_key(_order)
     return [item for _, item in sorted(zip(keys, items, strict=True), key=lambda pair: order(pair[0]))]
+
+
+def _sort(items: Any) -> Any:
+    return _sort_by(items, items) if is_list(items) else unsupported("sort", items)
+
+
+def _flatten_any(items: Any, depth: Any = 1) -> list[Any]:
+    if is_list(items) and type(depth) is int:
+        return _flatten(items, depth)
+    raise EvaluationError(f"no such overload: {type_of(items)}.flatten()")
 
 
 def _range(count: int) -> list[int]:
@@ -239,9 +252,16 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "list_slice": _slice,
     "list_flatten": _flatten,
     "list_flatten_int": _flatten,
-    **{f"list_{type_.name}_sort": lambda items: _sort_by(items, items) for type_ in _COMPARABLE.values()},
+    **{f"list_{type_.name}_sort": _sort for type_ in _COMPARABLE.values()},
     **{f"list_{type_.name}_sortByAssociatedKeys": _sort_by for type_ in _COMPARABLE.values()},
     "lists_range": _range,
     "list_reverse": lambda items: [*items][::-1],
     "list_distinct": _distinct,
 }
+
+GENERAL: Final[dict[str, Callable[..., Any]]] = {
+    "sort": _sort,
+    "@sortByAssociatedKeys": _sort_by,
+    "flatten": _flatten_any,
+}
+"""Functions that take any list and look at it themselves."""

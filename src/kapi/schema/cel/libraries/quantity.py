@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kapi.api.values import DECIMAL_EXPONENT, Quantity, parse_quantity
+from kapi.api.values import BINARY_SI, DECIMAL_EXPONENT, Quantity, parse_quantity
 from kapi.schema.cel.types import BOOL, DOUBLE, INT, STRING, Overload, Type
 from kapi.schema.cel.values import MAX_INT, MIN_INT, EvaluationError, Opaque
 
@@ -12,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 QUANTITY_TYPE: Final = Type("kubernetes.Quantity")
-_FARTHEST: Final = 400
-"""Powers of ten past which a float is nought or infinite anyway."""
+_LETTERS: Final = "numkKMGTPEi"
 
 
 class Amount(Opaque):
-    """A quantity as a value of expressions."""
+    """A quantity as a value of expressions; `is_short` when the reference would hold it in 64 bits."""
 
-    __slots__ = ("quantity",)
+    __slots__ = ("is_short", "quantity")
     cel_type: ClassVar[Type] = QUANTITY_TYPE
 
-    def __init__(self, quantity: Quantity) -> None:
+    def __init__(self, quantity: Quantity, *, is_short: bool = True) -> None:
         self.quantity = quantity
+        self.is_short = is_short
 
     def same(self, other: Amount) -> bool:
         """Whether both are as much."""
@@ -35,9 +36,20 @@ class Amount(Opaque):
 
 def _parse(text: str) -> Amount:
     try:
-        return Amount(parse_quantity(text))
+        quantity = parse_quantity(text)
     except ValueError as error:
         raise EvaluationError(str(error)) from None
+    return Amount(quantity, is_short=_is_short(text, quantity))
+
+
+def _is_short(text: str, quantity: Quantity) -> bool:
+    digits = text.lstrip("+-").rstrip(_LETTERS).partition("e")[0].partition("E")[0]
+    whole, _, fraction = digits.partition(".")
+    size = len(whole.lstrip("0") or "0") + len(fraction)
+    if quantity.format != BINARY_SI:
+        return size <= 18
+    power = 10 * (1 + "KMGTPE".index(text[-2]))
+    return not fraction and size + power * 3 // 10 <= 14
 
 
 def _is_quantity(text: str) -> bool:
@@ -54,20 +66,23 @@ def _compare(left: Amount, right: Amount) -> int:
 
 
 def _whole(amount: Amount) -> int | None:
-    """The value as an integer of 64 bits; None when it is not one."""
+    """The value as an integer; None where the reference sees none, which is not only where there is none."""
     mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
-    if not mantissa:
-        return 0
-    if exponent < 0:
-        shift = int(10 ** min(-exponent, _FARTHEST))
-        if mantissa % shift:
-            return None
-        mantissa //= shift
-    elif exponent > 18:
+    if not amount.is_short or not 0 <= exponent <= 18:
         return None
-    else:
-        mantissa *= int(10**exponent)
-    return mantissa if MIN_INT <= mantissa <= MAX_INT else None
+    value = mantissa * int(10**exponent)
+    return value if MIN_INT <= value <= MAX_INT else None
+
+
+def _plus(left: Amount, right: Quantity, *, is_short: bool) -> Amount:
+    quantity = left.quantity
+    is_short = is_short and left.is_short
+    if is_short and not right:
+        return Amount(Quantity(quantity.mantissa, quantity.exponent, quantity.format))
+    if is_short and not quantity:
+        return Amount(Quantity(right.mantissa, right.exponent, right.format))
+    total = quantity + right
+    return Amount(total, is_short=is_short and MIN_INT <= total.mantissa <= MAX_INT)
 
 
 def _as_integer(amount: Amount) -> int:
@@ -81,9 +96,9 @@ def _as_float(amount: Amount) -> float:
     mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
     try:
         # As the reference does it: the digits as a float, then scaled, both rounded.
-        return float(mantissa) * 10.0**exponent if exponent else float(mantissa)
+        return float(mantissa) * float(f"1e{exponent}") if exponent else float(mantissa)
     except OverflowError:
-        return float(f"{mantissa}e{exponent}")
+        return math.copysign(math.inf, mantissa)
 
 
 def _sign(amount: Amount) -> int:
@@ -124,8 +139,8 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "quantity_get_float": _as_float,
     "quantity_get_int": _as_integer,
     "quantity_is_integer": lambda amount: _whole(amount) is not None,
-    "quantity_add": lambda left, right: Amount(left.quantity + right.quantity),
-    "quantity_add_int": lambda left, right: Amount(left.quantity + _count(right)),
-    "quantity_sub": lambda left, right: Amount(left.quantity - right.quantity),
-    "quantity_sub_int": lambda left, right: Amount(left.quantity - _count(right)),
+    "quantity_add": lambda left, right: _plus(left, right.quantity, is_short=right.is_short),
+    "quantity_add_int": lambda left, right: _plus(left, _count(right), is_short=True),
+    "quantity_sub": lambda left, right: _plus(left, -right.quantity, is_short=right.is_short),
+    "quantity_sub_int": lambda left, right: _plus(left, -_count(right), is_short=True),
 }

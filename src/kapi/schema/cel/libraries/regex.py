@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.operations import compile_pattern
 from kapi.schema.cel.types import INT, STRING, Overload, list_of
-from kapi.schema.cel.values import EvaluationError
+from kapi.schema.cel.values import EvaluationError, no_such_overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _first(pattern: Any, text: str) -> str:
+def _matches(pattern: Any, text: Any) -> bool:
+    return pattern.search(text) is not None if isinstance(text, str) else no_such_overload()
+
+
+def _first(pattern: Any, text: Any) -> str:
+    if not isinstance(text, str):
+        no_such_overload()
     found = pattern.search(text)
     return found[0] if found else ""
 
 
-def _all(pattern: Any, text: str, count: int) -> list[str]:
+def _all(pattern: Any, text: Any, count: Any) -> list[str]:
+    if not isinstance(text, str) or not isinstance(count, int):
+        no_such_overload()
     found: list[str] = []
     if count == 0:
         return found
@@ -49,7 +57,7 @@ def _find_all(text: str, pattern: str, count: int = -1) -> list[str]:
 
 
 PATTERN_FUNCTIONS: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {
-    "matches": lambda pattern: lambda text, _: pattern.search(text) is not None,
+    "matches": lambda pattern: lambda text, _: _matches(pattern, text),
     "find": lambda pattern: lambda text, _: _first(pattern, text),
     "findAll": lambda pattern: lambda text, _, count=-1: _all(pattern, text, count),
 }
