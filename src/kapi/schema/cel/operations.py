@@ -35,6 +35,7 @@ from kapi.schema.cel.values import (
     no_such_overload,
     type_of,
 )
+from kapi.schema.structural.patterns import OPTIONS, pattern_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,42 +202,14 @@ def _size(value: Any) -> int:
 
 # -- strings ----------------------------------------------------------------------------------------------------------
 
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
 
-
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=32)
 def compile_pattern(pattern: str) -> Any:
-    """A pattern, compiled; raises EvaluationError in Go's words."""
+    """A pattern, compiled; raises EvaluationError. Few are kept, because each may take megabytes."""
     try:
-        return re2.compile(pattern, _OPTIONS)
-    except re2.error as error:
-        raise EvaluationError(pattern_complaint(pattern, error)) from None
-
-
-_COMPLAINTS: Final = {
-    "missing ): ": "missing closing )",
-    "unexpected ): ": "unexpected )",
-    "missing ]: ": "missing closing ]",
-    "invalid named capture group: ": "invalid named capture",
-    "no argument for repetition operator: ": "missing argument to repetition operator",
-    "bad repetition operator: ": "invalid nested repetition operator",
-    "trailing \\": "trailing backslash at end of expression",
-    "invalid perl operator: ": "invalid or unsupported Perl syntax",
-    "invalid repetition size: ": "invalid repeat count",
-}
-_WHOLE_PATTERN: Final = frozenset({"missing closing )", "unexpected )"})
-
-
-def pattern_complaint(pattern: str, error: Exception) -> str:
-    """What Go says about a pattern that RE2 refuses: the two differ in wording and in what they quote."""
-    text = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error.args[0])
-    for prefix, meaning in _COMPLAINTS.items():
-        if text.startswith(prefix):
-            part = pattern if meaning in _WHOLE_PATTERN else text[len(prefix) :]
-            return f"error parsing regexp: {meaning}: `{part}`"
-    code, _, part = text.partition(": ")
-    return f"error parsing regexp: {code}: `{part}`" if part else f"error parsing regexp: {text}"
+        return re2.compile(pattern, OPTIONS)
+    except re2.error:
+        raise EvaluationError(pattern_problem(pattern) or "error parsing regexp") from None
 
 
 def matches(text: str, pattern: str) -> bool:

@@ -75,12 +75,15 @@ def compile_rules(schema: Schema, *, root: bool = True) -> Judge | None:
     return None if declaration is None else Judge(schema, declaration, root=root)
 
 
-def judge_default(schema: Schema, value: Any, path: str, root: bool) -> list[FieldError]:
+def judge_default(
+    schema: Schema, value: Any, path: str, root: bool, *, budget: int = REQUEST_BUDGET
+) -> list[FieldError]:
     """What the rules of a schema say against its default, which must do as a first value and as an unchanged one."""
     judge = compile_rules(schema, root=root)
     if judge is None:
         return []
-    return judge(value, value, path, spares_unchanged=False) or judge(value, MISSING, path)
+    unchanged = judge(value, value, path, spares_unchanged=False, budget=budget)
+    return unchanged or judge(value, MISSING, path, budget=budget)
 
 
 def _has_rules(schema: Schema) -> bool:

@@ -6,20 +6,20 @@ are structural, whether their defaults fit, and whether their validation rules c
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, forbidden, invalid
 from kapi.registry.kinds.extension import schemaprops
-from kapi.schema.cel.rules import REQUEST_BUDGET, check_rules, compile_rules
+from kapi.schema.cel.rules import REQUEST_BUDGET, check_rules, judge_default
 from kapi.schema.structural.defaultvalues import default_errors
-from kapi.schema.structural.model import MISSING, read
+from kapi.schema.structural.model import read
 from kapi.schema.structural.violations import unconvertible, violations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kapi.registry.kinds.extension.leniency import Leniency
-    from kapi.schema.structural.model import Schema
 
     Props = Mapping[str, Any]
 
@@ -42,9 +42,9 @@ def schema_errors(
     errors += parts
     if not structural:
         return errors
-    if unreadable is None and not broken:
+    if unreadable is None:
         limited = not leniency.is_unchanged(version, validation)
-        errors += check_rules(read(props), where, known=parts, cost_limited=limited)
+        errors += check_rules(read(props), where, is_structural=not broken, known=parts, cost_limited=limited)
     # What cannot be read at all has mostly been told in better words by then.
     return [invalid(where, "", unreadable)] if unreadable is not None and not errors else errors
 
@@ -55,12 +55,7 @@ def _structure_errors(props: Props, path: str, leniency: Leniency) -> list[Field
         return errors
     # All defaults together may cost what one object may.
     count = sum(one.get("default") is not None for one in schemaprops.walk(props))
-    budget = REQUEST_BUDGET // max(count, 1)
-
-    def judge(schema: Schema, value: Any, where: str, _: bool) -> list[FieldError]:
-        rules = compile_rules(schema)
-        return rules(value, MISSING, where, budget=budget) if rules is not None else []
-
+    judge = partial(judge_default, budget=REQUEST_BUDGET // max(count, 1))
     errors = default_errors(props, path, check_rules=judge)
     if any(map(_is_unpruned, errors)) and not leniency.needs_pruned_defaults:
         return default_errors(props, path, check_rules=judge, require_pruned=False)
