@@ -9,6 +9,7 @@ import time
 NAMESPACE = "bench"
 FAN_NAMESPACE = "fan"
 AGENT = "kapi-bench"
+JSON = "application/json"
 STAMP = b'"stamp":"'
 """Precedes the time of writing, which each write puts into its object and watchers find again."""
 STAMP_DIGITS = 18
@@ -24,23 +25,27 @@ def _text(size: int) -> str:
     return "".join(source.choices("abcdefghijklmnopqrstuvwxyz0123456789 ", k=size))
 
 
-def _template(value: dict[str, object]) -> tuple[bytes, bytes, bytes]:
-    """The three parts of an object around its name and its stamp, so that a body is one join."""
-    encoded = json.dumps(value, separators=(",", ":")).encode()
-    before, after = encoded.split(_NAME.encode(), 1)
-    middle, end = after.split(ZERO_STAMP.encode(), 1)
-    return before, middle, end
+def template(value: dict[str, object], *placeholders: str) -> tuple[bytes, ...]:
+    """The parts of an object around texts in it that are to be filled in, in order, so that a body is one join."""
+    rest = json.dumps(value, separators=(",", ":")).encode()
+    parts = []
+    for placeholder in placeholders:
+        part, rest = rest.split(placeholder.encode(), 1)
+        parts.append(part)
+    return (*parts, rest)
 
 
-_CONFIG_MAP = _template(
+_CONFIG_MAP = template(
     {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": _NAME, "labels": _LABELS, "annotations": {"bench/note": _text(40)}},
         "data": {"stamp": ZERO_STAMP, **{f"key-{index}": _text(200) for index in range(6)}},
-    }
+    },
+    _NAME,
+    ZERO_STAMP,
 )
-_POD = _template(
+_POD = template(
     {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -63,7 +68,9 @@ _POD = _template(
             ],
             "nodeSelector": {"kubernetes.io/os": "linux"},
         },
-    }
+    },
+    _NAME,
+    ZERO_STAMP,
 )
 
 
@@ -99,10 +106,10 @@ def collection(of: str = NAMESPACE, resource: str = "configmaps") -> str:
     return f"/api/v1/namespaces/{of}/{resource}"
 
 
-def request(method: str, path: str, body: bytes = b"", media: str = "application/json") -> bytes:
+def request(method: str, path: str, body: bytes = b"", media: str = JSON, accept: str = JSON) -> bytes:
     """A whole HTTP request."""
     head = (
-        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {AGENT}\r\nAccept: application/json\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {AGENT}\r\nAccept: {accept}\r\n"
         f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

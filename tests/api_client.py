@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
+from kapi.registry.custom.keeper import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.chain import Authenticator, StaticTokens
@@ -191,10 +192,13 @@ class Api:
 
     async def start(self):
         await self.catalog.load()
+        self._keeper = asyncio.ensure_future(Keeper(self.catalog).run())
         await ensure_objects(self.transport, 6443)
 
     async def stop(self):
         await self.transport.close()
+        self._keeper.cancel()
+        await asyncio.gather(self._keeper, return_exceptions=True)
         self.catalog.hub.close()
 
     @property

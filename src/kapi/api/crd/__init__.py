@@ -4,7 +4,7 @@
         cidr: Annotated[str, msgspec.Meta(pattern=r"^[0-9./]+$")]
         gateway: str = ""
 
-    @resource("samplecrd.k8s.io/v1", short_names=("net",))
+    @resource("samples.example.com/v1", short_names=("net",))
     class Network(CustomResource):
         "A network."
         spec: NetworkSpec
@@ -17,14 +17,17 @@
 from kapi.api.crd.definition import definition
 from kapi.api.crd.markers import (
     Column,
+    Default,
     Embedded,
     Format,
     Int32,
     IntOrString,
     ListMap,
+    ListType,
     MapType,
     Nullable,
     PreserveUnknown,
+    Required,
     Rule,
     Scale,
 )
@@ -34,16 +37,19 @@ from kapi.api.crd.schemas import UnsupportedType, schema_of
 __all__ = [
     "Column",
     "CustomResource",
+    "Default",
     "Embedded",
     "Format",
     "Int32",
     "IntOrString",
     "ListMap",
+    "ListType",
     "MapType",
     "Model",
     "Naming",
     "Nullable",
     "PreserveUnknown",
+    "Required",
     "Rule",
     "Scale",
     "UnsupportedType",

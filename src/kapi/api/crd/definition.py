@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.crd.resources import CustomResource, Naming, naming_of
-from kapi.api.crd.schemas import struct_schema
+from kapi.api.crd.schemas import kind_schema
 from kapi.api.versions import by_priority
 
 if TYPE_CHECKING:
-    from kapi.api.meta import Object
+    from collections.abc import Sequence
 
-_HEAD = frozenset({"api_version", "kind", "metadata"})
+    from kapi.api.meta import Object
 
 
 def definition(*classes: type[CustomResource]) -> Object:
@@ -26,15 +26,22 @@ def definition(*classes: type[CustomResource]) -> Object:
     first = namings[0]
     for naming in namings[1:]:
         if _shared(naming) != _shared(first):
-            raise ValueError(f"{naming.gvk} and {first.gvk} are to be versions of one kind, but their names differ")
+            raise ValueError(f"{_title(naming)} and {_title(first)} are no versions of one kind: names or scope differ")
+    versions = [naming.gvk.version for naming in namings]
+    if len(set(versions)) != len(versions):
+        raise ValueError(f"{first.gvk.kind} has two classes for one version among {', '.join(versions)}")
     stored = [naming.gvk.version for naming in namings if naming.storage]
     if len(stored) != 1:
-        raise ValueError(f"exactly one version of {first.gvk.kind} must be stored (storage=True), not {len(stored)}")
+        listed = f": {', '.join(stored)}" if stored else ""
+        raise ValueError(
+            f"exactly one version of {first.gvk.kind} must be stored, not {len(stored)}{listed}; "
+            "the others are decorated with storage=False"
+        )
     order = sorted(zip(namings, classes, strict=True), key=lambda pair: by_priority(pair[0].gvk.version))
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{first.plural}.{first.gvk.group}"},
+        "metadata": _metadata(first, namings),
         "spec": {
             "group": first.gvk.group,
             "names": _names(first),
@@ -44,6 +51,16 @@ def definition(*classes: type[CustomResource]) -> Object:
     }
 
 
+def _title(naming: Naming) -> str:
+    return f"{naming.gvk.api_version} {naming.gvk.kind}"
+
+
+def _metadata(naming: Naming, namings: Sequence[Naming]) -> Object:
+    metadata: Object = {"name": f"{naming.plural}.{naming.gvk.group}"}
+    annotations = {key: value for one in namings for key, value in one.annotations}
+    return metadata | ({"annotations": annotations} if annotations else {})
+
+
 def _shared(naming: Naming) -> tuple[Any, ...]:
     gvk = naming.gvk
     return (
@@ -51,6 +68,7 @@ def _shared(naming: Naming) -> tuple[Any, ...]:
         gvk.kind,
         naming.plural,
         naming.singular,
+        naming.list_kind,
         naming.namespaced,
         naming.short_names,
         naming.categories,
@@ -58,12 +76,11 @@ def _shared(naming: Naming) -> tuple[Any, ...]:
 
 
 def _names(naming: Naming) -> Object:
-    kind = naming.gvk.kind
     names: Object = {
         "plural": naming.plural,
         "singular": naming.singular,
-        "kind": kind,
-        "listKind": f"{kind}List",
+        "kind": naming.gvk.kind,
+        "listKind": naming.list_kind,
     }
     if naming.short_names:
         names["shortNames"] = list(naming.short_names)
@@ -94,13 +111,7 @@ def _version(naming: Naming, cls: type[CustomResource]) -> Object:
 
 
 def _schema(naming: Naming, cls: type[CustomResource]) -> Object:
-    schema = struct_schema(cls, skip=_HEAD)
-    schema["properties"] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-        **schema.get("properties", {}),
-    }
+    schema = kind_schema(cls)
     for rule in naming.rules:
         rule.apply(schema)
     return schema

@@ -1,7 +1,7 @@
 """The docstrings of classes and of their fields, for the descriptions in a schema.
 
-A field's docstring is the string that follows it. Python forgets it, so it is read from the source; where there is no
-source, there is no description.
+A field's docstring is the string that follows it. Python forgets it, so it is read from the source of the module, once
+for all of its classes; where there is no source, there is no description.
 """
 
 from __future__ import annotations
@@ -9,34 +9,58 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import textwrap
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    Docs = dict[str, str]
+
+_OURS = "kapi.api."
+"""Built-in classes are described by Kubernetes at length; a definition that uses them does not repeat it."""
 
 
 def class_doc(cls: type) -> str:
     """What a class says of itself; not what its base says."""
     text = cls.__dict__.get("__doc__")
-    return _plain(text) if isinstance(text, str) else ""
+    return _plain(text) if isinstance(text, str) and not cls.__module__.startswith(_OURS) else ""
 
 
-@functools.cache
-def field_docs(cls: type) -> dict[str, str]:
+def field_docs(cls: type) -> Docs:
     """What a class says of its fields, those of its bases included."""
-    docs: dict[str, str] = {}
+    docs: Docs = {}
     for base in reversed(cls.__mro__):
-        if base.__module__ not in ("builtins", "msgspec"):
-            docs |= _own_docs(base)
+        module = sys.modules.get(base.__module__)
+        if module is not None and not base.__module__.startswith(_OURS):
+            docs |= _module_docs(module).get(base.__qualname__, {})
     return docs
 
 
-def _own_docs(cls: type) -> dict[str, str]:
+@functools.lru_cache(maxsize=64)
+def _module_docs(module: ModuleType) -> dict[str, Docs]:
+    """What the classes of a module say of their fields, by the qualified names of the classes."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+        tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
         return {}
-    definition = tree.body[0] if tree.body else None
-    if not isinstance(definition, ast.ClassDef):
-        return {}
-    docs: dict[str, str] = {}
+    return {name: docs for name, definition in _classes(tree, "") if (docs := _own_docs(definition))}
+
+
+def _classes(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            yield f"{prefix}{node.name}", node
+            yield from _classes(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _classes(node, f"{prefix}{node.name}.<locals>.")
+        elif isinstance(node, ast.stmt):
+            yield from _classes(node, prefix)
+
+
+def _own_docs(definition: ast.ClassDef) -> Docs:
+    docs: Docs = {}
     for field, text in zip(definition.body, definition.body[1:], strict=False):
         if (
             isinstance(field, ast.AnnAssign)

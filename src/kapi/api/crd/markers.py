@@ -1,7 +1,8 @@
 """What a schema can say that Python's types cannot: put one or several into `Annotated[...]`.
 
 Limits (`ge`, `le`, `min_length`, `pattern` …), titles and descriptions are `msgspec.Meta`, which msgspec itself checks
-when it decodes; these here are for the definition only.
+when it decodes; these here are for the definition only. What even they cannot say goes into the `extra_json_schema` of
+a `Meta`, as it stands in the definition; a null there takes away what the type would say.
 """
 
 from __future__ import annotations
@@ -38,13 +39,35 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of a string or a number, such as `date-time`, `ipv4` or `int32`."""
+    """A format of a string or a number, such as `date-time`, `ipv4` or `int32`; an empty one takes it away."""
 
     name: str
 
     def apply(self, schema: dict[str, Any]) -> None:
         """Set the format."""
-        schema["format"] = self.name
+        schema.pop("format", None)
+        if self.name:
+            schema["format"] = self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """What the server fills in, where that is not the default of the field in Python.
+
+    An empty string, list or map means in Python that a field is absent, and is no default of the schema;
+    `Annotated[str, Default("")] = ""` makes it one.
+    """
+
+    value: Any
+
+    def apply(self, schema: dict[str, Any]) -> None:
+        """Set the default."""
+        schema["default"] = self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """The field is required although it has a default: definitions in the wild say so, and servers default first."""
 
 
 class ListMap:
@@ -60,6 +83,20 @@ class ListMap:
 
 
 @dataclass(frozen=True, slots=True)
+class ListType:
+    """Whether a list is owned as a whole (`atomic`, as it is without this) or item by item, none twice (`set`).
+
+    Python's own sets are of type `set`, too; a list keeps its order.
+    """
+
+    name: str
+
+    def apply(self, schema: dict[str, Any]) -> None:
+        """Set the list type."""
+        schema["x-kubernetes-list-type"] = self.name
+
+
+@dataclass(frozen=True, slots=True)
 class MapType:
     """Whether a map is owned as a whole (`atomic`) or key by key (`granular`, as it is without this)."""
 
@@ -70,6 +107,7 @@ class MapType:
         schema["x-kubernetes-map-type"] = self.name
 
 
+@dataclass(frozen=True, slots=True)
 class PreserveUnknown:
     """Keep fields the schema does not know, from here down."""
 
@@ -78,6 +116,7 @@ class PreserveUnknown:
         schema["x-kubernetes-preserve-unknown-fields"] = True
 
 
+@dataclass(frozen=True, slots=True)
 class Embedded:
     """A whole object of another kind is kept here: its apiVersion, kind and metadata are known to the server."""
 
@@ -86,15 +125,20 @@ class Embedded:
         schema["x-kubernetes-embedded-resource"] = True
 
 
+@dataclass(frozen=True, slots=True)
 class Nullable:
-    """The field may be null, which is not the same as being absent."""
+    """The field may be null, which is not the same as being absent.
+
+    Only needed where None in Python means absence, that is, where it is the default.
+    """
 
     def apply(self, schema: dict[str, Any]) -> None:
         """Mark the schema."""
         schema["nullable"] = True
 
 
-Marker = Rule | Format | ListMap | MapType | PreserveUnknown | Embedded | Nullable
+Marker = Rule | Format | Default | ListMap | ListType | MapType | PreserveUnknown | Embedded | Nullable
+"""What changes the schema it is noted on. `Required` is not among them: it changes the schema around it."""
 
 Int32: TypeAlias = Annotated[int, Format("int32")]
 IntOrString: TypeAlias = int | str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -11,9 +12,11 @@ from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.meta import GroupVersionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kapi.api.crd.markers import Column, Rule, Scale
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,11 @@ class Naming:
     gvk: GroupVersionKind
     plural: str
     singular: str
+    list_kind: str
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
     columns: tuple[Column, ...] = ()
     rules: tuple[Rule, ...] = ()
     selectable_fields: tuple[str, ...] = ()
@@ -38,7 +43,15 @@ class Naming:
 
 
 class Model(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """The base of the parts of custom objects: camelCase on the wire, and what has its default is left out there."""
+    """The base of the parts of custom objects: camelCase on the wire, and what has its default is left out there.
+
+    msgspec does not inherit `kw_only`: required fields come first, or the subclass says `kw_only=True` itself.
+    """
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    """Validation rules of the class as a whole. A subclass that has its own replaces those of its base."""
+    SCHEMA: ClassVar[Mapping[str, Any]] = _NOTHING
+    """What else the schema of the class says, as it stands in the definition: `{"minProperties": 1}`."""
 
 
 class CustomResource(Model, kw_only=True):
@@ -70,9 +83,11 @@ def resource(
     kind: str = "",
     plural: str = "",
     singular: str = "",
+    list_kind: str = "",
     scope: str = "Namespaced",
     short_names: Iterable[str] = (),
     categories: Iterable[str] = (),
+    annotations: Mapping[str, str] = _NOTHING,
     columns: Iterable[Column] = (),
     rules: Iterable[Rule] = (),
     selectable_fields: Iterable[str] = (),
@@ -85,7 +100,8 @@ def resource(
 ) -> Callable[[type[T]], type[T]]:
     """Give a class its kind. `group_version` is `group/version`; the kind is the class's name unless said otherwise.
 
-    The status sub-resource is there when the class has a `status`, unless `status` says so.
+    The status sub-resource is there when the class has a `status`, unless `status` says otherwise. `annotations` are
+    those of the definition. A version with a `deprecation_warning` is deprecated.
     """
     group, _, version = group_version.partition("/")
     if not group or not version or "/" in version:
@@ -93,16 +109,24 @@ def resource(
     if scope not in ("Namespaced", "Cluster"):
         raise ValueError(f"scope is Namespaced or Cluster, not {scope!r}")
 
+    for words in (short_names, categories, selectable_fields):
+        if isinstance(words, str):  # which is iterable, too: letter by letter
+            raise TypeError(f"names are given as a list or a tuple: ({words!r},)")
+
     def decorate(cls: type[T]) -> type[T]:
+        if not (isinstance(cls, type) and issubclass(cls, CustomResource)):
+            raise TypeError(f"@resource is for subclasses of CustomResource, which {cls!r} is not")
         name = kind or cls.__name__
         cls.gvk = GroupVersionKind(group, version, name)
         cls.naming = Naming(
             gvk=cls.gvk,
             plural=plural or plural_of(name),
             singular=singular or name.lower(),
+            list_kind=list_kind or f"{name}List",
             namespaced=scope == "Namespaced",
             short_names=tuple(short_names),
             categories=tuple(categories),
+            annotations=tuple(sorted(annotations.items())),
             columns=tuple(columns),
             rules=tuple(rules),
             selectable_fields=tuple(selectable_fields),
@@ -110,7 +134,7 @@ def resource(
             status="status" in cls.__struct_fields__ if status is None else status,
             served=served,
             storage=storage,
-            deprecated=deprecated,
+            deprecated=deprecated or bool(deprecation_warning),
             deprecation_warning=deprecation_warning,
         )
         return cls
@@ -127,7 +151,7 @@ def naming_of(cls: type[CustomResource]) -> Naming:
 
 
 def plural_of(kind: str) -> str:
-    """The plural in lower case, by the rules Kubernetes' own guess follows."""
+    """The plural in lower case, as English mostly makes it; `@resource(plural=...)` is for the rest."""
     lower = kind.lower()
     if lower.endswith(("s", "x", "z", "ch", "sh")):
         return f"{lower}es"

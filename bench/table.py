@@ -1,0 +1,51 @@
+"""What a line of the table is, and which lines are measured together.
+
+A budget is how many times better than the reference Kapi has to be; a limit is a figure it has to stay below, for what
+nothing can be compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bench.runner import Bench
+    from bench.settings import Settings
+
+KAPI = "Kapi"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table. The `id` never changes; the title tells the numbers of this run."""
+
+    id: str
+    title: str
+    unit: str
+    """/s, s, ms, µs, MiB, KiB or B; times are kept in seconds and memory in bytes."""
+    budget: float | None = None
+    limit: float | None = None
+    """In seconds or bytes, as figures are kept."""
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether a larger figure is the better one."""
+        return self.unit == "/s"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured together, chosen by `--rows`."""
+
+    name: str
+    rows: Callable[[Settings], list[Row]]
+    measure: Callable[[Bench, Sequence[str]], None]
+    """Given the bench and the ids of the rows."""
+
+
+def connections(number: int) -> str:
+    """So many connections, in words."""
+    return f"{number} connection{'s' if number > 1 else ''}"
