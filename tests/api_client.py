@@ -189,6 +189,7 @@ class Api:
         )
         self.pipeline = Pipeline(self.services, router(self.services))
         self.transport = InProcessTransport(self.pipeline)
+        self._keeper = None
 
     async def start(self):
         await self.catalog.load()
@@ -197,8 +198,9 @@ class Api:
 
     async def stop(self):
         await self.transport.close()
-        self._keeper.cancel()
-        await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
         self.catalog.hub.close()
 
     @property

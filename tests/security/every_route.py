@@ -7,7 +7,11 @@ from kapi.registry.catalog import Catalog
 from kapi.storage.memory import MemoryStorage
 
 NAME = "it"
-OTHER_NAMES = {"apiservices": "v1.g.example.com", "ipaddresses": "10.9.8.7"}
+OTHER_NAMES = {
+    "apiservices": "v1.g.example.com",
+    "customresourcedefinitions": "things.g.example.com",
+    "ipaddresses": "10.9.8.7",
+}
 """Kinds whose names are not free."""
 PATCHES = (MERGE, STRATEGIC, JSON_PATCH)
 NOT_SERVED = {"attach", "exec", "log", "portforward", "proxy", "token"}

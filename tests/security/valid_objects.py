@@ -23,6 +23,14 @@ HOOK = {
     "admissionReviewVersions": ["v1"],
 }
 ROLE_REF = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+DEFINITION = {
+    "group": "g.example.com",
+    "scope": "Namespaced",
+    "names": {"plural": "things", "kind": "Thing"},
+    "versions": [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}},
+    ],
+}
 MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}
 
 
@@ -40,6 +48,7 @@ FIELDS = {
     "csidrivers": {"spec": {}},
     "csinodes": {"spec": {"drivers": []}},
     "csistoragecapacities": {"storageClassName": "s"},
+    "customresourcedefinitions": {"spec": DEFINITION},
     "daemonsets": {"spec": WORKLOAD},
     "deployments": {"spec": WORKLOAD},
     "deviceclasses": {"spec": {}},
