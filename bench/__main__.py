@@ -9,14 +9,17 @@ import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench import machine, reference, report, settings
-from bench.rows import GROUPS, Group
+from bench.rows import GROUPS
 from bench.runner import Bench
 from bench.target import Kapi, Target
 from bench.yardsticks import Uvicorn
 from kapi import __version__
+
+if TYPE_CHECKING:
+    from bench.table import Group
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(".peers/bench-data")

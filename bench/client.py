@@ -124,6 +124,52 @@ class Caller(Connection):
         self._send(body)
 
 
+class Asker(Connection):
+    """Asks one thing at a time; what an answer means is for the one who asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, data: bytes) -> tuple[int, bytes]:
+        """The status and the body of the answer."""
+        self._parts = []
+        self._answer = asyncio.get_running_loop().create_future()
+        self.transport.write(data)
+        return await self._answer
+
+    async def demand(self, data: bytes) -> bytes:
+        """The body of the answer; whatever is not a success is an error."""
+        status, body = await self.ask(data)
+        if status >= 300:
+            raise LoadError(f"answered {status}: {body[:300].decode(errors='replace')}")
+        return body
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        if not self._answer.done():
+            self._answer.set_result((self._parser.get_status_code(), b"".join(self._parts)))
+
+    def fail(self, error: BaseException) -> None:
+        super().fail(error)
+        if not self._answer.done():
+            self._answer.set_exception(error)
+
+    def close(self) -> None:
+        self._answer.cancel()
+        super().close()
+
+
+async def asker(address: Address, context: ssl.SSLContext | None = None) -> Asker:
+    """Open a connection to ask on."""
+    made = await connect(address, context or address.context(), Asker)
+    assert isinstance(made, Asker)
+    return made
+
+
 async def connect(address: Address, context: ssl.SSLContext, make: Callable[[], Connection]) -> Connection:
     """Open a connection."""
     loop = asyncio.get_running_loop()
@@ -133,20 +179,8 @@ async def connect(address: Address, context: ssl.SSLContext, make: Callable[[], 
 
 async def call(address: Address, data: bytes) -> bytes:
     """One request on a connection of its own; returns the body."""
-    bodies: list[bytes] = []
-    asked = [data]
-
-    def following(last: bytes) -> bytes | None:
-        if not asked:
-            bodies.append(last)
-            return None
-        return asked.pop()
-
-    caller = await connect(address, address.context(), lambda: Caller(following, [], keeps=True))
-    assert isinstance(caller, Caller)
-    caller.start()
+    connection = await asker(address)
     try:
-        await caller.ended
+        return await connection.demand(data)
     finally:
-        caller.close()
-    return bodies[0]
+        connection.close()

@@ -20,6 +20,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 IN_A_GROUP = 10
 """Small kinds that share a group."""
 VERSION = "v1"
+SMALL = "small"
+"""The run whose first small kind has the objects of the load."""
 
 Object = dict[str, Any]
 

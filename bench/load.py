@@ -14,10 +14,14 @@ import math
 import random
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bench.client import Address, Caller, LoadError, call, connect
+from bench.defining import define, fetch, first, install, use
+from bench.definitions import SMALL, large_collection, large_object, small_collection, small_object
 from bench.fan import watch
 from bench.figures import Figure, summary
 from bench.objects import (
@@ -35,7 +39,7 @@ from bench.objects import (
 from kapi.base.loop import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 Job = dict[str, Any]
 
@@ -44,20 +48,43 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
+@dataclass(frozen=True)
+class Sort:
+    """What the load writes and reads: how one is made of its name, and where they are."""
+
+    make: Callable[[str], bytes]
+    path: Callable[[], str]
+
+
+_SORTS = {
+    "configmaps": Sort(config_map, collection),
+    "pods": Sort(pod, partial(collection, resource="pods")),
+    "small": Sort(partial(small_object, SMALL, 0), partial(small_collection, SMALL, 0)),
+    "large": Sort(large_object, large_collection),
+}
+
+
+def sort_of(job: Job) -> Sort:
+    """What a job is about; ConfigMaps unless it says."""
+    return _SORTS[job.get("of", "configmaps")]
+
+
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
 def creates(job: Job, index: int) -> Iterator[bytes]:
     """New objects, under names no other connection or round uses."""
-    make, path = (pod, collection(resource="pods")) if job.get("pods") else (config_map, collection())
+    sort = sort_of(job)
+    path = sort.path()
     for number in itertools.count():
-        yield request("POST", path, make(f"{job['run']}-{index}-{number}"))
+        yield request("POST", path, sort.make(f"{job['run']}-{index}-{number}"))
 
 
 def gets(job: Job, index: int) -> Iterator[bytes]:
     """Seeded objects in random order."""
     numbers = random.Random(index).sample(range(job["keys"]), min(1000, job["keys"]))
-    return itertools.cycle([request("GET", f"{collection()}/{seeded(number)}") for number in numbers])
+    path = sort_of(job).path()
+    return itertools.cycle([request("GET", f"{path}/{seeded(number)}") for number in numbers])
 
 
 def _own(job: Job, index: int) -> Iterator[str]:
@@ -164,6 +191,8 @@ async def prepare(address: Address, job: Job) -> Figure:
 async def seed(address: Address, job: Job) -> Figure:
     """Create objects `first` to `count`; every `pods_every`-th is a Pod if that is given."""
     every = job.get("pods_every", 0)
+    sort = sort_of(job)
+    path = sort.path()
     numbers = iter(range(job["first"], job["count"]))
 
     def following(_: bytes) -> bytes | None:
@@ -172,7 +201,7 @@ async def seed(address: Address, job: Job) -> Figure:
             return None
         if every and number % every == 0:
             return request("POST", collection(resource="pods"), pod(seeded(number)))
-        return request("POST", collection(), config_map(seeded(number)))
+        return request("POST", path, sort.make(seeded(number)))
 
     times: list[float] = []
     await _run_all(await _callers(address, [following] * SEED_CONNECTIONS, times))
@@ -185,8 +214,9 @@ async def seed(address: Address, job: Job) -> Figure:
 async def lists(address: Address, job: Job) -> Figure:
     """The seeded objects, listed by one connection: whole, or in pages of `limit`, where one walk counts as one."""
     limit = job.get("limit", 0)
-    path = f"{collection()}?limit={limit}" if limit else collection()
-    whole = json.loads(await call(address, request("GET", collection())))
+    whole_path = sort_of(job).path()
+    path = f"{whole_path}?limit={limit}" if limit else whole_path
+    whole = json.loads(await call(address, request("GET", whole_path)))
     if len(whole["items"]) != job["keys"]:
         raise LoadError(f"the list holds {len(whole['items'])} objects instead of {job['keys']}")
     walks: list[float] = []
@@ -225,12 +255,25 @@ def _token(body: bytes) -> str:
 # -- the process ------------------------------------------------------------------------------------------------------
 
 
+_ACTIONS: dict[str, Callable[[Address, Job], Awaitable[Figure]]] = {
+    "prepare": prepare,
+    "seed": seed,
+    "requests": requests,
+    "lists": lists,
+    "watch": watch,
+    "define": define,
+    "install": install,
+    "first": first,
+    "use": use,
+    "fetch": fetch,
+}
+
+
 async def perform(job: Job) -> Figure:
     """Do one job."""
     address = Address(**job["address"])
-    actions = {"prepare": prepare, "seed": seed, "requests": requests, "lists": lists, "watch": watch}
     began, busy = perf_counter(), time.process_time()
-    answer = await actions[job["action"]](address, job)
+    answer = await _ACTIONS[job["action"]](address, job)
     answer["client_cpu"] = (time.process_time() - busy) / (perf_counter() - began)
     return answer
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bench.figures import Figure, median, times_better
-from bench.rows import KAPI
+from bench.table import KAPI
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.rows import Row
     from bench.runner import Bench
+    from bench.table import Row
 
 BUSY = 0.9
 """A load generator that was busy for a larger share of the time may have been what limited the row."""
@@ -49,6 +49,7 @@ def _row(row: Row, figures: dict[str, list[Figure]], failures: dict[str, str]) -
         "unit": row.unit,
         "more_is_better": row.more_is_better,
         "budget": row.budget,
+        "limit": row.limit,
         "kapi": ours,
         "others": medians,
         "ratios": ratios,
@@ -79,7 +80,6 @@ def _cells(row: dict[str, Any], cores: int) -> list[str]:
     ours = row["kapi"]
     name, theirs = next(iter(row["others"].items()), (NOTHING, None))
     ratios = row["ratios"].get(name, {})
-    budget = f"≥ {row['budget']:g}{TIMES}" if row["budget"] and "etcd" in name else NOTHING
     return [
         f"{row['title']} {_marks(ours or {}, cores)}".rstrip(),
         _value(ours, row["unit"]),
@@ -89,8 +89,18 @@ def _cells(row: dict[str, Any], cores: int) -> list[str]:
         _latencies(theirs),
         _times(ratios.get("value")),
         ", ".join(_times(ratios[key]) for key in ("p50", "p99") if key in ratios) or NOTHING,
-        budget,
+        _asked(row, name),
     ]
+
+
+def _asked(row: dict[str, Any], compared_with: str) -> str:
+    """What the row has to be: so many times better than the reference, or below a limit."""
+    asked = []
+    if row["budget"] and "etcd" in compared_with:
+        asked.append(f"≥ {row['budget']:g}{TIMES}")
+    if row["limit"]:
+        asked.append(f"≤ {_value({'value': row['limit']}, row['unit'])}")
+    return ", ".join(asked) or NOTHING
 
 
 def _marks(figure: Figure, cores: int) -> str:
@@ -109,7 +119,11 @@ def _value(figure: Figure | None, unit: str) -> str:
         case "s":
             return f"{value:.2f} s"
         case "ms":
-            return f"{value * 1000:.3g} ms"
+            return f"{_milliseconds(value)} ms"
+        case "µs":
+            return f"{value * 1e6:,.0f} µs"
+        case "KiB":
+            return f"{value / 2**10:,.0f} KiB"
         case "MiB":
             return f"{value / 2**20:,.0f} MiB"
         case _:
@@ -119,7 +133,11 @@ def _value(figure: Figure | None, unit: str) -> str:
 def _latencies(figure: Figure | None) -> str:
     if figure is None or "p50" not in figure:
         return NOTHING
-    return f"{figure['p50'] * 1000:.3g} / {figure['p99'] * 1000:.3g} ms"
+    return f"{_milliseconds(figure['p50'])} / {_milliseconds(figure['p99'])} ms"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}" if seconds < 0.9995 else f"{seconds * 1000:,.0f}"
 
 
 def _times(ratio: float | None) -> str:

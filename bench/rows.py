@@ -1,15 +1,13 @@
-"""The rows of the table: what each is called, which direction is good, what is asked of it, and how it is measured.
-
-A budget is how many times better than the reference Kapi has to be.
-"""
+"""The rows about built-in kinds: what each is called, what is asked of it, and how it is measured; and all groups."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bench import custom
+from bench.table import Group, Row, connections
 from bench.yardsticks import SQLite
 
 if TYPE_CHECKING:
@@ -20,64 +18,33 @@ if TYPE_CHECKING:
     from bench.settings import Settings
     from bench.target import Running, Target
 
-KAPI = "Kapi"
 POD_CONNECTIONS = 16
 APPLY_CONNECTIONS = 16
 PODS_EVERY = 10
 """In the memory rows every so-manieth object is a Pod."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A line of the table. The `id` never changes; the title tells the numbers of this run."""
-
-    id: str
-    title: str
-    unit: str
-    """/s, s, ms, MiB or B; times are kept in seconds and memory in bytes."""
-    budget: float | None = None
-
-    @property
-    def more_is_better(self) -> bool:
-        """Whether a larger figure is the better one."""
-        return self.unit == "/s"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Rows that are measured together, chosen by `--rows`."""
-
-    name: str
-    rows: Callable[[Settings], list[Row]]
-    measure: Callable[[Bench, Sequence[str]], None]
-    """Given the bench and the ids of the rows."""
-
-
-def _connections(number: int) -> str:
-    return f"{number} connection{'s' if number > 1 else ''}"
-
-
 # -- single requests --------------------------------------------------------------------------------------------------
 
 
 def _request_rows(kind: str, budget: float | None, settings: Settings) -> list[Row]:
-    return [Row(f"{kind}.{n}", f"{kind}, {_connections(n)}", "/s", budget) for n in settings.connections]
+    return [Row(f"{kind}.{n}", f"{kind}, {connections(n)}", "/s", budget) for n in settings.connections]
 
 
 def _create_rows(settings: Settings) -> list[Row]:
-    pods = Row("create.pods", f"create of Pods, {_connections(POD_CONNECTIONS)}", "/s")
+    pods = Row("create.pods", f"create of Pods, {connections(POD_CONNECTIONS)}", "/s")
     return [*_request_rows("create", 3.0, settings), pods]
 
 
-def _requests(bench: Bench, running: Running, kind: str, connections: int, *, pods: bool = False) -> Figure:
+def _requests(bench: Bench, running: Running, kind: str, number: int, of: str = "configmaps") -> Figure:
     return bench.work(
         running,
         "requests",
         kind=kind,
-        connections=connections,
+        connections=number,
         seconds=bench.settings.seconds,
         keys=bench.settings.some,
-        pods=pods,
+        of=of,
     )
 
 
@@ -92,7 +59,7 @@ def _measure_creates(bench: Bench, rows: Sequence[str]) -> None:
                 runners[SQLite.name(number)] = partial(SQLite.measure, folder, number, seconds)
             bench.alternate(f"create.{number}", runners)
         pods = {
-            name: partial(_requests, bench, running, "create", POD_CONNECTIONS, pods=True)
+            name: partial(_requests, bench, running, "create", POD_CONNECTIONS, "pods")
             for name, running in servers.items()
         }
         bench.alternate("create.pods", pods)
@@ -116,7 +83,7 @@ def _alternate_requests(bench: Bench, kind: str, servers: dict[str, Running]) ->
 
 
 def _apply_rows(settings: Settings) -> list[Row]:
-    on = _connections(APPLY_CONNECTIONS)
+    on = connections(APPLY_CONNECTIONS)
     return [
         Row("apply.new", f"server-side apply of new objects, {on}", "/s", 2.0),
         Row("apply.field", f"server-side apply of one changed field, {on}", "/s", 2.0),
@@ -248,6 +215,7 @@ GROUPS = (
     Group("patch", partial(_request_rows, "patch", None), partial(_measure_writes, "patch")),
     Group("list", _list_rows, _measure_lists),
     Group("watch", _watch_rows, _measure_watches),
+    custom.GROUP,
     # Last, because it adds objects to what is listed.
     Group("apply", _apply_rows, _measure_applies),
 )

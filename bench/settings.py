@@ -22,6 +22,12 @@ class Settings:
     page: int = 500
     connections: tuple[int, ...] = (1, 16, 64)
     watchers: dict[str, int] = field(default_factory=lambda: {"one": 1, "some": 100, "many": 1_000})
+    definitions: int = 1_000
+    """Definitions in the rows about many custom kinds."""
+    instances: int = 1_000
+    """Objects of one custom kind in the rows that read them."""
+    firsts: int = 2
+    """New definitions in each round of the row about how soon one is served."""
     settle: float = 2.0
     """Pause before memory is read, so that collectors and caches come to rest."""
 
@@ -35,5 +41,8 @@ def quick(seconds: float = QUICK_SECONDS) -> Settings:
         many=500,
         page=50,
         watchers={"one": 1, "some": 10, "many": 30},
+        definitions=50,
+        instances=50,
+        firsts=1,
         settle=0.0,
     )

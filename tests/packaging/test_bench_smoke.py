@@ -6,15 +6,20 @@ import os
 import pathlib
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import reference
+from bench import definitions, reference, report
+from bench.client import Asker, LoadError
 from bench.fan import Delivery, WatchConnection
 from bench.figures import median, quantile, times_better
+from bench.judging import EXAMPLES, judging
 from bench.objects import STAMP, config_map, pod, request, stamp
+from bench.table import KAPI, Row
+from kapi.schema.custom import CustomSchema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = [
@@ -45,6 +50,22 @@ ROWS = [
     "event.some",
     "watch.many",
     "event.many",
+    "custom.first",
+    "custom.get",
+    "custom.list",
+    "custom.create.1",
+    "custom.create.16",
+    "custom.create.small",
+    "custom.install",
+    "custom.memory",
+    "custom.discovery",
+    "custom.openapi.v3",
+    "custom.openapi.group",
+    "custom.openapi.v2",
+    "custom.first.many",
+    "custom.memory.used",
+    "custom.judge.typical",
+    "custom.judge.large",
     "apply.new",
     "apply.field",
     "apply.same",
@@ -119,6 +140,88 @@ def test_objects_are_as_large_as_they_are_said_to_be():
     assert 1400 < len(config_map("seed-000001")) < 1700
     assert json.loads(config_map("a", stamp()))["metadata"]["name"] == "a"
     assert json.loads(pod("b"))["spec"]["containers"][1]["name"] == "sidecar"
+
+
+def test_small_definitions_have_some_twenty_fields_and_take_their_objects():
+    definition = json.loads(definitions.small_definition("run", 12))
+    assert definition["metadata"]["name"] == "stores12.run-1.bench.example.com"
+    props = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert 18 <= _leaves(props) <= 24
+    obj = json.loads(definitions.small_object("run", 12, "first"))
+    assert (obj["apiVersion"], obj["kind"]) == ("run-1.bench.example.com/v1", "Store12")
+    schema = CustomSchema(lambda: props, preserve_unknown=False)
+    assert schema.coerce(obj) == []
+    schema.default(obj)
+    assert schema.validate(obj) == []
+    assert obj["spec"]["users"][1]["role"] == "reader"
+
+
+def _leaves(props):
+    below = [*props.get("properties", {}).values(), *([props["items"]] if "items" in props else [])]
+    return sum(map(_leaves, below)) if below else 1
+
+
+def test_large_objects_are_examples_under_another_name():
+    obj = json.loads(definitions.large_object("another"))
+    assert obj == definitions.example_object("large") | {"metadata": obj["metadata"]}
+    assert obj["metadata"]["name"] == "another"
+    assert definitions.large_collection() == "/apis/bench.example.com/v1/namespaces/bench/landscapes"
+
+
+@pytest.mark.parametrize("sort", EXAMPLES)
+def test_what_is_judged_in_process_is_accepted(sort):
+    figure = judging(sort, 0.0)()
+    assert figure["value"] > 0
+
+
+def test_judging_an_object_that_is_refused_is_a_failure(monkeypatch):
+    monkeypatch.setattr("bench.judging.example_object", lambda *_: {"spec": {"unheard": 1}})
+    with pytest.raises(LoadError, match="not accepted"):
+        judging("typical", 0.0)()
+
+
+def test_an_asker_hands_back_whatever_is_answered():
+    asyncio.run(_ask())
+
+
+async def _ask():
+    asker = Asker()
+    sent = []
+    asker.connection_made(type("Transport", (), {"write": sent.append, "close": lambda _: None})())
+    for status, data in ((404, b"no"), (201, b"yes")):
+        asking = asyncio.ensure_future(asker.ask(b"ask"))
+        await asyncio.sleep(0)
+        asker.data_received(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(data), data))
+        assert await asking == (status, data)
+    demanding = asyncio.ensure_future(asker.demand(b"ask"))
+    await asyncio.sleep(0)
+    asker.data_received(b"HTTP/1.1 409 X\r\nContent-Length: 5\r\n\r\nthere")
+    with pytest.raises(LoadError, match="answered 409: there"):
+        await demanding
+    asking = asyncio.ensure_future(asker.ask(b"ask"))
+    await asyncio.sleep(0)
+    asker.connection_lost(None)
+    with pytest.raises(LoadError, match="closed the connection"):
+        await asking
+    assert sent == [b"ask"] * 4
+    asker.ended.exception()
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "expected"),
+    [
+        (Row("a", "t", "µs", limit=100e-6), 85e-6, ["85 µs", "≤ 100 µs"]),
+        (Row("a", "t", "KiB", 2.0, limit=150 * 1024), 18_000, ["18 KiB", f"≥ 2{report.TIMES}, ≤ 150 KiB"]),
+        (Row("a", "t", "ms", 20.0), 2.02, ["2,020 ms", f"≥ 20{report.TIMES}"]),
+        (Row("a", "t", "ms"), 0.1234, ["123 ms", report.NOTHING]),
+    ],
+    ids=lambda value: value.unit if isinstance(value, Row) else "",
+)
+def test_figures_and_what_is_asked_of_them_have_the_unit_of_their_row(row, value, expected):
+    figures = {KAPI: [{"value": value}], "kube-apiserver + etcd": [{"value": value}]}
+    bench = SimpleNamespace(figures={"a": figures}, failures={})
+    cells = report._cells(report.rows_of(bench, [row])[0], cores=2)
+    assert [cells[1], cells[-1]] == expected
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))

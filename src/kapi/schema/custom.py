@@ -16,7 +16,7 @@ from kapi.schema.cel.rules import compile_rules, not_judged
 from kapi.schema.scalars import TypeMismatch
 from kapi.schema.structural.defaulting import compile_default
 from kapi.schema.structural.defaultvalues import prune_defaults
-from kapi.schema.structural.listtypes import compile_list_types
+from kapi.schema.structural.listtypes import check_update, compile_list_types
 from kapi.schema.structural.metadata import coerce_object_meta, compile_embedded_check
 from kapi.schema.structural.model import MISSING, Schema, read
 from kapi.schema.structural.reading import compile_reader
@@ -54,10 +54,10 @@ class CustomSchema:
         `lenient`, for what is stored already, such parts of it are dropped instead.
         """
         try:
-            reader, lenient_reader = self._readers
-            if reader is None or lenient_reader is None:
+            reader = self._lenient_reader if lenient else self._reader
+            if reader is None:
                 return coerce_object_meta(obj, drop_malformed=lenient) or []
-            return lenient_reader(obj) if lenient else reader(obj)
+            return reader(obj)
         except RecursionError:
             raise TypeMismatch("exceeded max depth") from None
 
@@ -103,9 +103,9 @@ class CustomSchema:
         embedded, lists, rules = self._judging
         if embedded is not None:
             errors += embedded(obj, "")
-        if lists is not None and (old is MISSING or not lists(old, "")):
+        if lists is not None:
             # Those who have repeated items already may keep them.
-            errors += lists(obj, "")
+            errors += lists(obj, "") if old is MISSING else check_update(lists, obj, old)
         if rules is not None:
             skipped = not_judged(errors)
             errors += [skipped] if skipped is not None else rules(obj, old, warnings=warnings)
@@ -146,14 +146,17 @@ class CustomSchema:
         return None if self._props is None or unconvertible(self._props) is not None else self._schema
 
     @functools.cached_property
-    def _readers(self) -> tuple[Reader | None, Reader | None]:
-        schema, preserve = self._structural, self._preserve_unknown
-        if schema is None:
-            return None, None
-        return (
-            compile_reader(schema, preserve=preserve),
-            compile_reader(schema, preserve=preserve, drop_malformed=True),
-        )
+    def _reader(self) -> Reader | None:
+        return self._compile_reader(drop_malformed=False)
+
+    @functools.cached_property
+    def _lenient_reader(self) -> Reader | None:
+        return self._compile_reader(drop_malformed=True)
+
+    def _compile_reader(self, *, drop_malformed: bool) -> Reader | None:
+        if self._structural is None:
+            return None
+        return compile_reader(self._structural, preserve=self._preserve_unknown, drop_malformed=drop_malformed)
 
     @functools.cached_property
     def _default(self) -> Callable[[Any], None] | None:

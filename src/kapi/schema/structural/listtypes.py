@@ -2,12 +2,16 @@
 
 The second of equal items is reported, the third and later are not. What breaks this rule in the stored object frees the
 new one from it altogether, which is how the reference lets objects from before the rule live on.
+
+Nearly all objects break nothing, so a first walk only asks whether anything may be wrong. It takes for equal whatever
+Python does, as 1 and true; the second walk, made when the first such object comes, knows better and has the words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.fielderror import FieldError
 from kapi.schema.structural.model import Schema
@@ -20,7 +24,13 @@ if TYPE_CHECKING:
 
     from kapi.schema.structural.report import Path
 
+    Doubt = Callable[[Any], bool]
+    """Whether something may be wrong in a map or a list."""
+    Place = tuple[Doubt | None, Doubt | None]
+    """What is asked about a map and about a list at this place."""
     Walk = Callable[[Any, Path, Report], None]
+
+_IDLE: Final[Place] = (None, None)
 
 ListCheck = Callable[[Any, str], list[FieldError]]
 """Judges a value found at a path; an empty path is a whole object."""
@@ -28,11 +38,18 @@ ListCheck = Callable[[Any, str], list[FieldError]]
 
 def compile_list_types(schema: Schema) -> ListCheck | None:
     """The function that finds duplicates in the sets and maps of a value; None when the schema has neither."""
-    walk = _walk(schema)
-    if walk is None:
+    on_map, on_list = _doubts(schema)
+    if on_map is on_list is None:
         return None
+    walk: Walk | None = None
 
     def check(value: Any, path: str) -> list[FieldError]:
+        nonlocal walk
+        doubt = on_map if type(value) is dict else on_list if type(value) is list else None
+        if doubt is None or not doubt(value):
+            return []
+        walk = walk or _walk(schema)
+        assert walk is not None
         report = Report()
         walk(value, (None, path) if path else None, report)
         return report.errors
@@ -44,6 +61,88 @@ def check_update(check: ListCheck, new: Any, old: Any, path: str = "") -> list[F
     """The duplicates in `new`, unless `old` had some too."""
     errors = check(new, path)
     return [] if errors and check(old, path) else errors
+
+
+# -- whether anything may be wrong ------------------------------------------------------------------------------------
+
+
+def _doubts(schema: Schema | bool | None) -> Place:
+    """The questions about the maps and the lists at a place; None where there is nothing to ask."""
+    if not isinstance(schema, Schema):
+        return _IDLE
+    below = [(name, *_doubts(part)) for name, part in schema.properties.items()]
+    visited = [one for one in below if any(one[1:])]
+    others = _doubts(schema.additional)
+    return _map_doubt(visited, others), _list_doubt(_uniqueness_doubt(schema), _doubts(schema.items))
+
+
+def _map_doubt(visited: list[tuple[str, Doubt | None, Doubt | None]], others: Place) -> Doubt | None:
+    every = _every_doubt(others)
+    if not visited and every is None:
+        return None
+
+    def doubt(obj: dict[str, Any]) -> bool:
+        if every is not None and every(obj.values()):
+            return True
+        for name, on_map, on_list in visited:
+            value = obj.get(name)
+            ask = on_map if type(value) is dict else on_list if type(value) is list else None
+            if ask is not None and ask(value):
+                return True
+        return False
+
+    return doubt
+
+
+def _every_doubt(place: Place) -> Doubt | None:
+    on_map, on_list = place
+    if on_map is on_list is None:
+        return None
+
+    def doubt(values: Iterable[Any]) -> bool:
+        for value in values:
+            ask = on_map if type(value) is dict else on_list if type(value) is list else None
+            if ask is not None and ask(value):
+                return True
+        return False
+
+    return doubt
+
+
+def _list_doubt(unique: Doubt | None, items: Place) -> Doubt | None:
+    every = _every_doubt(items)
+    if unique is None or every is None:
+        return unique or every
+    return lambda values: unique(values) or every(values)
+
+
+def _uniqueness_doubt(schema: Schema) -> Doubt | None:
+    if schema.list_type == "set":
+        return _is_dubious_set
+    if schema.list_type != "map":
+        return None
+    if not schema.list_map_keys:
+        return bool
+    key = itemgetter(*schema.list_map_keys)
+
+    def doubt(items: list[Any]) -> bool:
+        try:
+            return len(set(map(key, items))) < len(items)
+        except (KeyError, TypeError):
+            # An item without a key, or of the wrong shape altogether.
+            return True
+
+    return doubt
+
+
+def _is_dubious_set(items: list[Any]) -> bool:
+    try:
+        return len(set(items)) < len(items)
+    except TypeError:
+        return True
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 def _walk(schema: Schema) -> Walk | None:

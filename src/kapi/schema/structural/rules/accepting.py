@@ -6,6 +6,9 @@ says no. The two must agree, and there is a test that they do.
 A schema becomes one verdict for each class of JSON values: yes, no, or a function that decides. Much is known before
 any value is seen: for a string, `anyOf` an integer or a string is yes. The functions that are left are made of the
 functions of the parts, and a part that allows everything needs none.
+
+Most places take one class of values. Maps and lists look at it themselves, so that a value that has nothing but a type
+costs no call, and others cost one.
 """
 
 from __future__ import annotations
@@ -19,14 +22,21 @@ from kapi.schema.structural.rules.textual import StringRules
 from kapi.schema.structural.rules.typenames import KINDS, TypeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     Accept = Callable[[Any], bool]
     Verdict = Accept | bool
     Verdicts = dict[type, Verdict]
+    Place = tuple[type, Accept | None, Accept | None]
+    """The class that most values here have, what decides about them, and what decides about all others.
+
+    Without the first function all of the class pass, and without the second no others do.
+    """
 
 _SAMPLES: Final[dict[type, Any]] = {str: "", int: 0, float: 0.5, bool: False, list: [], dict: {}, type(None): None}
 _NULL: Final = type(None)
+_NOTHING: Final[Place] = (object, None, None)
+"""A place where no value may stand: none is of this very class."""
 
 
 def compile_accept(schema: Schema) -> Accept | None:
@@ -57,23 +67,43 @@ def _verdicts(schema: Schema) -> Verdicts:
 
 
 def _by_class(verdicts: Verdicts) -> Accept | None:
-    """One function that looks at the class of a value first."""
-    allowed = {kind: verdict for kind, verdict in verdicts.items() if verdict is not False}
-    if all(verdict is True for verdict in allowed.values()):
-        if len(allowed) == len(verdicts):
-            return None
-        if len(allowed) == 1:
-            (only,) = allowed
-            return lambda value: value.__class__ is only
-        return lambda value: value.__class__ in allowed
-    main, check = next((kind, verdict) for kind, verdict in allowed.items() if not isinstance(verdict, bool))
-    del allowed[main]
-    if not allowed:
+    """One function that looks at the class of a value first; None when all values pass."""
+    place = _place(verdicts)
+    if place is None:
+        return None
+    main, check, other = place
+    if other is None:
+        if check is None:
+            return lambda value: value.__class__ is main
         return lambda value: value.__class__ is main and check(value)
 
     def accept(value: Any) -> bool:
         if value.__class__ is main:
-            return check(value)
+            return check is None or check(value)
+        return other(value)
+
+    return accept
+
+
+def _place(verdicts: Verdicts) -> Place | None:
+    """The verdicts for those who look at the class themselves; None when all values pass."""
+    allowed = {kind: verdict for kind, verdict in verdicts.items() if verdict is not False}
+    if len(allowed) == len(verdicts) and all(verdict is True for verdict in allowed.values()):
+        return None
+    if not allowed:
+        return _NOTHING
+    main = next((kind for kind, verdict in allowed.items() if verdict is not True), next(iter(allowed)))
+    check = allowed.pop(main)
+    return main, None if isinstance(check, bool) else check, _others(allowed)
+
+
+def _others(allowed: Mapping[type, Verdict]) -> Accept | None:
+    if not allowed:
+        return None
+    if all(verdict is True for verdict in allowed.values()):
+        return lambda value: value.__class__ in allowed
+
+    def accept(value: Any) -> bool:
         verdict = allowed.get(value.__class__, False)
         return verdict if isinstance(verdict, bool) else verdict(value)
 
@@ -159,44 +189,56 @@ def _float(schema: Schema, types: TypeRules) -> Verdict:
 
 def _list(schema: Schema) -> Verdict:
     low, high, unique = schema.min_items or 0, schema.max_items, schema.unique_items
-    item = _by_class(_verdicts(schema.items)) if schema.items is not None else None
+    item = _place(_verdicts(schema.items)) if schema.items is not None else None
+    each = None if item is None else _every(item)
     most = float("inf") if high is None else high
     if not low and high is None and not unique:
-        return True if item is None else lambda items: all(map(item, items))
+        return True if each is None else each
     return lambda items: (
-        low <= len(items) <= most and (item is None or all(map(item, items))) and not (unique and has_duplicates(items))
+        low <= len(items) <= most and (each is None or each(items)) and not (unique and has_duplicates(items))
     )
 
 
+def _every(place: Place) -> Callable[[Iterable[Any]], bool]:
+    """Whether all of some values may stand at a place."""
+    main, check, other = place
+
+    def accept(values: Iterable[Any]) -> bool:
+        for value in values:
+            if value.__class__ is main:
+                if check is not None and not check(value):
+                    return False
+            elif other is None or not other(value):
+                return False
+        return True
+
+    return accept
+
+
 def _object(schema: Schema) -> Verdict:
-    below: dict[str, Accept] = {}
+    below: dict[str, Place | None] = {}
     for name, part in schema.properties.items():
-        accept = _by_class(_verdicts(part))
+        place = _place(_verdicts(part))
         # With a rule for other keys, those without one of their own must be known to be none of them.
-        if accept is not None or schema.additional not in {None, True}:
-            below[name] = accept or _anything
-    others: Accept | None = None
+        if place is not None or schema.additional not in {None, True}:
+            below[name] = place
+    others: Place | None = None
     if isinstance(schema.additional, Schema):
-        others = _by_class(_verdicts(schema.additional))
+        others = _place(_verdicts(schema.additional))
     elif schema.additional is False:
-        others = _nothing
+        others = _NOTHING
     return _properties(schema, below, others)
 
 
-def _anything(_: Any) -> bool:
-    return True
-
-
-def _nothing(_: Any) -> bool:
-    return False
-
-
-def _properties(schema: Schema, below: dict[str, Accept], others: Accept | None) -> Verdict:
+def _properties(schema: Schema, below: dict[str, Place | None], others: Place | None) -> Verdict:
     low, high = schema.min_properties or 0, schema.max_properties
     most = float("inf") if high is None else high
     sized, required, find = bool(low) or high is not None, frozenset(schema.required), below.get
     if not (sized or required or below):
-        return True if others is None else lambda obj: all(map(others, obj.values()))
+        if others is None:
+            return True
+        each = _every(others)
+        return lambda obj: each(obj.values())
 
     def accept(obj: dict[str, Any]) -> bool:
         if sized and not low <= len(obj) <= most:
@@ -204,8 +246,14 @@ def _properties(schema: Schema, below: dict[str, Accept], others: Accept | None)
         if required and not obj.keys() >= required:
             return False
         for name, value in obj.items():
-            check = find(name, others)
-            if check is not None and not check(value):
+            place = find(name, others)
+            if place is None:
+                continue
+            main, check, other = place
+            if value.__class__ is main:
+                if check is not None and not check(value):
+                    return False
+            elif other is None or not other(value):
                 return False
         return True
 

@@ -1,0 +1,58 @@
+"""How long one custom object is judged, in this process: no server, no network, nothing else in the figure.
+
+What is timed is what every write of it goes through: unknown fields removed, metadata read, defaults filled in, and
+schema, lists and rules asked. Decoding and encoding are not in it.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from bench.client import LoadError
+from bench.definitions import example, example_object
+from bench.figures import Figure, quantile
+from kapi.codec import json
+from kapi.schema.custom import CustomSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import Object
+
+AT_ONCE = 50
+"""Objects decoded before the clock runs."""
+
+EXAMPLES = {"large": ("large", ""), "typical": ("certificate", "intermediate")}
+"""Which example and which object of it a row is about."""
+
+
+def judging(sort: str, seconds: float) -> Callable[[], Figure]:
+    """A measurement of one kind; its functions are compiled once."""
+    name, called = EXAMPLES[sort]
+    props = example(name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = CustomSchema(lambda: props, preserve_unknown=False)
+    encoded = json.encode(example_object(name, called))
+
+    def measure() -> Figure:
+        judge(schema, json.decode(encoded))
+        times: list[float] = []
+        end = perf_counter() + seconds
+        while not times or perf_counter() < end:
+            objects = [json.decode(encoded) for _ in range(AT_ONCE)]
+            times += [judge(schema, obj) for obj in objects]
+        return {"value": quantile(times, 0.5), "count": len(times)}
+
+    return measure
+
+
+def judge(schema: CustomSchema, obj: Object) -> float:
+    """Seconds it takes to accept an object."""
+    began = perf_counter()
+    unknown = schema.coerce(obj)
+    schema.default(obj)
+    errors = schema.validate(obj)
+    seconds = perf_counter() - began
+    if unknown or errors:
+        raise LoadError(f"a good object was not accepted as it is: {unknown} {errors}")
+    return seconds
