@@ -169,10 +169,10 @@ class Watch:
 class Api:
     """A server on a store, and a client of it that may do everything."""
 
-    def __init__(self, storage=None, *, admission=None):
+    def __init__(self, storage=None, *, admission=None, clock=None, converter_for=None):
         self.storage = storage or MemoryStorage()
-        self.clock = LoopClock()
-        self.catalog = Catalog(self.storage, self.clock)
+        self.clock = clock or LoopClock()
+        self.catalog = Catalog(self.storage, self.clock, converter_for=converter_for)
         self.health = Health()
         self.health.add("storage", lambda: None)
         self.metrics = Metrics()
@@ -258,9 +258,9 @@ class Api:
 
 
 @contextlib.asynccontextmanager
-async def serving(storage=None):
+async def serving(storage=None, **parts):
     """An `Api` that has been started; a day of virtual time with it is too much."""
-    api = Api(storage)
+    api = Api(storage, **parts)
     async with asyncio.timeout(24 * 3600):
         await api.start()
         try:

@@ -1,31 +1,60 @@
 """Outbound HTTPS: one POST to somebody's server, with a time limit, a size limit, and their certificate checked.
 
-For calls a server makes on its own account. Connections are kept per destination and authority, redirects are not
-followed, proxies and cookies are not used, and nothing of a body is ever logged.
+For calls a server makes on its own account. Connections are kept per destination and authority. Redirects are not
+followed, since they lead where nobody vouched for; proxies, cookies and compression are not used, and nothing of a body
+is ever logged. What goes wrong is told as Go's client tells it, because that is what people search for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
+from yarl import URL
 
-CONNECT_SECONDS = 10.0
+from kapi.base.clock import SystemClock
+
+if TYPE_CHECKING:
+    from types import SimpleNamespace
+
 IDLE_SECONDS = 60.0
+MAX_PER_HOST = 100
 MAX_CONTEXTS = 256
 """Certificate authorities whose parsed form is kept."""
+READ_SIZE = 65536
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, */*",
+    "Accept-Encoding": "identity",
+    "User-Agent": "kapi",
+}
+_UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
+_OUT_OF_DATE = frozenset({9, 10})
+_OTHER_NAME = frozenset({62, 64})
+"""OpenSSL's numbers for why a certificate is refused."""
 
 
 class Endpoint(NamedTuple):
-    """Where to call: a URL, and what to expect there."""
+    """Where to call, and what to expect there."""
 
     url: str
+    """What is called, and how messages name it."""
     authority: bytes = b""
-    """The PEM of the CA that signed the server's certificate; empty: those this machine trusts."""
-    server_name: str = ""
-    """The name in the server's certificate, when it is not the host of the URL."""
+    """The PEM of the CAs that may have signed the server's certificate; empty: those this machine trusts."""
+    address: tuple[str, int] | None = None
+    """Where to connect, when that is not what the URL says. The server is still asked to be what the URL says."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    content_type: str
+    body: bytes
 
 
 class OutboundError(Exception):
@@ -33,69 +62,175 @@ class OutboundError(Exception):
 
 
 class Outbound:
-    """Makes calls. Close it when done."""
+    """Makes calls. Close it when done; calls after that, and those under way, fail."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[bytes, ssl.SSLContext] = {}
+        self._closed = False
 
-    async def post(self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int) -> tuple[int, bytes]:
-        """POST JSON; the status and the body of the answer. Raises `OutboundError`."""
+    async def post(self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int) -> Answer:
+        """POST JSON and wait for the answer, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
+        call = _Call(endpoint)
         try:
             async with asyncio.timeout(seconds):
-                return await self._post(endpoint, body, limit)
-        except TimeoutError:
-            raise OutboundError(f"no answer within {seconds:g}s") from None
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise OutboundError(f"tls: failed to verify certificate: {error.certificate_error}") from None
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise OutboundError(str(error) or type(error).__name__) from None
+                while True:
+                    try:
+                        return await self._post(endpoint, body, limit, call)
+                    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                        # A connection that was kept may have been given up by the other side in the meantime. Each
+                        # such failure takes one out of the pool, so this ends with a new connection.
+                        if not call.reused or call.answered or isinstance(error, aiohttp.ClientConnectorError):
+                            raise
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise OutboundError(call.failure(error)) from None
 
-    async def _post(self, endpoint: Endpoint, body: bytes, limit: int) -> tuple[int, bytes]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json, */*"}
-        if endpoint.server_name:
-            headers["Host"] = endpoint.server_name
+    async def _post(self, endpoint: Endpoint, body: bytes, limit: int, call: _Call) -> Answer:
+        url = URL(endpoint.url)
+        headers = dict(_HEADERS)
+        server_name = None
+        if endpoint.address is not None:
+            headers["Host"] = url.authority
+            server_name = url.host
+            host, port = endpoint.address
+            url = url.with_host(host).with_port(port)
+        call.reused = False
         async with self._opened().post(
-            endpoint.url,
+            url,
             data=body,
             headers=headers,
-            ssl=self._context(endpoint.authority),
-            server_hostname=endpoint.server_name or None,
+            ssl=self._context(endpoint),
+            server_hostname=server_name,
             allow_redirects=False,
+            trace_request_ctx=call,
         ) as response:
+            call.answered = True
             parts: list[bytes] = []
             size = 0
-            async for part in response.content.iter_chunked(65536):
+            async for part in response.content.iter_chunked(READ_SIZE):
                 size += len(part)
                 if size > limit:
+                    # Leaving now closes the connection: nobody waits for the rest.
                     raise OutboundError(f"the answer is larger than {limit} bytes")
                 parts.append(part)
-            return response.status, b"".join(parts)
+            return Answer(response.status, response.headers.get("Content-Type", ""), b"".join(parts))
 
     def _opened(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise OutboundError("the server is shutting down")
         if self._session is None:
+            tracing = aiohttp.TraceConfig()
+            tracing.on_connection_reuseconn.append(_note_reuse)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=100, limit_per_host=20, keepalive_timeout=IDLE_SECONDS),
+                # No limit in all: a server that does not answer must not use up what others need.
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=MAX_PER_HOST, keepalive_timeout=IDLE_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 trust_env=False,
-                auto_decompress=True,
+                auto_decompress=False,
+                trace_configs=[tracing],
             )
         return self._session
 
-    def _context(self, authority: bytes) -> ssl.SSLContext:
-        context = self._contexts.get(authority)
+    def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
+        context = self._contexts.get(endpoint.authority)
         if context is None:
-            try:
-                context = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
-            except (ssl.SSLError, ValueError) as error:
-                raise OutboundError(f"unable to load root certificates: {error}") from None
+            context = _trusting(endpoint.authority)
             if len(self._contexts) >= MAX_CONTEXTS:
                 self._contexts.pop(next(iter(self._contexts)))
-            self._contexts[authority] = context
+            self._contexts[endpoint.authority] = context
         return context
 
     async def close(self) -> None:
         """Drop all connections."""
+        self._closed = True
         if self._session is not None:
             await self._session.close()
+
+
+def _trusting(authority: bytes) -> ssl.SSLContext:
+    """A context that believes the certificates Go would believe, for these authorities."""
+    try:
+        context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") if authority else None)
+    except (ssl.SSLError, ValueError):
+        raise OutboundError("unable to load root certificates: unable to parse bytes as PEM block") from None
+    # Whatever is in the bundle is trusted, be it the server's own certificate; names are in subjectAltName or nowhere.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.hostname_checks_common_name = False
+    return context
+
+
+class _Call:
+    """How far a call has come, and how its failure reads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.reused = False
+        self.answered = False
+
+    def failure(self, error: Exception) -> str:
+        """What went wrong, in words."""
+        if self.answered:
+            reason = "unexpected EOF"
+            if isinstance(error, TimeoutError):
+                reason = "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
+            return f"unexpected error when reading response body. Please retry. Original error: {reason}"
+        return f'Post "{self.endpoint.url}": {self._reason(error)}'
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return f"tls: failed to verify certificate: x509: {self._refused(error.certificate_error)}"
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return f"dial tcp: lookup {self._host}: no such host"
+        if isinstance(error, aiohttp.ClientConnectorSSLError):
+            return _tls_reason(error.os_error)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return f"dial tcp {self._address}: connect: {_os_reason(error.os_error)}"
+        if isinstance(error, aiohttp.ServerDisconnectedError):
+            return "EOF"
+        if isinstance(error, aiohttp.ClientResponseError):
+            return "net/http: HTTP/1.x transport connection broken: malformed HTTP response"
+        if isinstance(error, OSError):
+            return f"read tcp {self._address}: {_os_reason(error)}"
+        return str(error) or type(error).__name__
+
+    def _refused(self, error: Exception) -> str:
+        code = getattr(error, "verify_code", 0)
+        if code in _UNKNOWN_AUTHORITY:
+            return "certificate signed by unknown authority"
+        if code in _OUT_OF_DATE:
+            now = SystemClock().now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            return f"certificate has expired or is not yet valid: current time {now}"
+        if code in _OTHER_NAME:
+            return f"certificate is not valid for {URL(self.endpoint.url).host}"
+        return str(getattr(error, "verify_message", "") or error)
+
+    @property
+    def _host(self) -> str:
+        return self.endpoint.address[0] if self.endpoint.address is not None else URL(self.endpoint.url).host or ""
+
+    @property
+    def _address(self) -> str:
+        port = self.endpoint.address[1] if self.endpoint.address is not None else URL(self.endpoint.url).port
+        host = self._host
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _os_reason(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else (str(error) or type(error).__name__).lower()
+
+
+def _tls_reason(error: OSError) -> str:
+    reason = getattr(error, "reason", "") or ""
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "http: server gave HTTP response to HTTPS client"
+    return f"tls: {reason.replace('_', ' ').lower() or _os_reason(error)}"
+
+
+async def _note_reuse(
+    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.reused = True

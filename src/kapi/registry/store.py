@@ -255,7 +255,8 @@ class Store:
     def _exists(self, metadata: Object, existing: Item | None) -> AlreadyExists:
         if metadata.get("generateName"):
             return AlreadyExists.generated(self.resource, metadata["name"])
-        deleting = existing is not None and is_deleting(self.decode(existing))
+        # Its metadata is the same in every version, so nobody need be asked to convert it.
+        deleting = existing is not None and is_deleting(decode(self.head, existing.body))
         return AlreadyExists.of(self.resource, metadata["name"], deleting=deleting)
 
     # -- update -----------------------------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ def _hash(resources: Iterable[Resource]) -> str:
 
 
 def _row(resource: Resource) -> list[object]:
-    """What a document says of a resource; the fingerprint of a custom one stands for all but its verbs."""
+    """What a document says of a resource; the digest of a custom one's description stands for all but its verbs."""
     if resource.custom is not None:
-        return [resource.group, resource.version, resource.resource, resource.verbs, resource.custom.fingerprint]
+        return [resource.group, resource.version, resource.resource, resource.verbs, resource.custom.description]
     return [
         resource.group,
         resource.version,

@@ -6,7 +6,6 @@ defaults belong to whoever wrote the object, what admission adds belongs to nobo
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, ref
@@ -16,6 +15,7 @@ from kapi.api.fieldset import ANY, fields
 from kapi.api.managedfields import FieldManager
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.custom.store import CustomStore
+from kapi.registry.encoding import encode
 from kapi.registry.strategy import copy_field
 
 if TYPE_CHECKING:
@@ -84,23 +84,49 @@ class Owners:
         return (found for resources in versions if (found := resources.get(resource.resource)) is not None)
 
 
-_loop: ContextVar[asyncio.AbstractEventLoop] = ContextVar("loop")
+class _Unconverted(Exception):
+    """An object is needed in another version, and only a webhook can tell what it is there."""
+
+    def __init__(self, obj: Object, api_version: str) -> None:
+        super().__init__(api_version)
+        self.obj = obj
+        self.api_version = api_version
+        self.key = (encode(obj), api_version)
+
+
+_converted: ContextVar[dict[tuple[bytes, str], Object]] = ContextVar("converted")
 
 
 async def beside(resource: Resource, work: Callable[[], T]) -> T:
-    """Do the work of a field manager; in a thread where it may have to wait for a conversion webhook."""
-    if not resource.stored.is_remote:
+    """Do the work of a field manager, which must change nothing until it is done.
+
+    Where it needs an object that a webhook converts, the webhook is asked and the work begun anew with the answer at
+    hand. A thread could wait inside the work instead; but threads are few, and one webhook that hangs would have all.
+    """
+    store = resource.stored
+    if not isinstance(store, CustomStore) or not store.is_remote:
         return work()
-    _loop.set(asyncio.get_running_loop())
-    return await asyncio.to_thread(work)
+    known: dict[tuple[bytes, str], Object] = {}
+    _converted.set(known)
+    while True:
+        try:
+            return work()
+        except _Unconverted as missing:
+            known[missing.key] = await store.convert(missing.obj, missing.api_version)
 
 
 def _convert_now(store: Store, obj: Object, api_version: str) -> Object:
-    """A custom object in another version; waits if it must, which only `beside` allows."""
+    """A custom object in another version; only `beside` can have it done if somebody must be asked."""
     assert isinstance(store, CustomStore)
     if store.converter is None:
         return relabel(obj, api_version)
-    return asyncio.run_coroutine_threadsafe(store.convert(obj, api_version), _loop.get()).result()
+    if "apiVersion" not in obj:
+        return obj  # what is not there yet is not there in any version
+    missing = _Unconverted(obj, api_version)
+    found = _converted.get().get(missing.key)
+    if found is None:
+        raise missing
+    return found
 
 
 def _ignored(resource: Resource, subresource: str) -> Filter | None:
@@ -140,7 +166,16 @@ async def record(context: Context, old: Object | None, new: Object, options: Wri
     manager = context.services.owners.of(resource, context.info.subresource)
     name, now = manager_name(context, options), context.services.clock.now()
     if resource.from_hub is None:
-        await beside(resource, lambda: manager.update(old, new, manager=name, now=now))
+        if not resource.stored.is_remote:
+            manager.update(old, new, manager=name, now=now)
+            return
+
+        def updated() -> Object:
+            draft = {**new, "metadata": dict(new["metadata"])}
+            manager.update(old, draft, manager=name, now=now)
+            return draft
+
+        copy_field(new["metadata"], (await beside(resource, updated))["metadata"], "managedFields")
         return
     shown = resource.convert_out(new)
     shown["metadata"] = dict(shown["metadata"])

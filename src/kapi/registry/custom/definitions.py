@@ -126,14 +126,13 @@ class Definitions:
         definition = Definition(outline)
         going = outline.is_true("Terminating") or outline.metadata.deletion_timestamp is not None
         converter = self._converter(outline)
+        customs = {version.name: _custom(outline, version, item, known) for version in outline.spec.versions}
         for version in outline.spec.versions:
-            custom = CustomVersion(outline, version, item)
             old = known.resources.get(version.name) if known is not None else None
-            if old is not None and old.custom is not None and old.custom.fingerprint == custom.fingerprint:
-                old.custom.refresh(item)
+            if old is not None and old.custom is customs[version.name]:
                 resource = old
             else:
-                resource = self._resource(outline, version, custom, converter)
+                resource = self._resource(outline, version, customs, converter)
             store = resource.stored
             assert isinstance(store, CustomStore)
             store.is_terminating = going
@@ -147,9 +146,10 @@ class Definitions:
         return self._converter_for(outline.metadata.name, conversion)
 
     def _resource(
-        self, outline: Outline, version: Version, custom: CustomVersion, converter: Converter | None
+        self, outline: Outline, version: Version, customs: dict[str, CustomVersion], converter: Converter | None
     ) -> Resource:
         spec, names = outline.spec, outline.status.accepted_names
+        custom = customs[version.name]
         scale = None
         if version.subresources is not None and version.subresources.scale is not None:
             scale = ScalePaths.of(version.subresources.scale)
@@ -164,7 +164,8 @@ class Definitions:
             schema=lambda: custom.schema,
         )
         stored_in = next(one.name for one in spec.versions if one.storage)
-        store.settle(custom.schema, f"{spec.group}/{stored_in}", converter)
+        schemas = {f"{spec.group}/{name}": one.schema for name, one in customs.items()}
+        store.settle(schemas, f"{spec.group}/{stored_in}", converter)
         return Resource(
             group=spec.group,
             version=version.name,
@@ -183,6 +184,16 @@ class Definitions:
             custom=custom,
             read_schema=lambda: custom.schema,
         )
+
+
+def _custom(outline: Outline, version: Version, item: Item, known: Definition | None) -> CustomVersion:
+    """What a definition says of a version; the same as before when nothing changed for it."""
+    custom = CustomVersion(outline, version, item)
+    old = known.resources.get(version.name) if known is not None else None
+    if old is None or old.custom is None or old.custom.fingerprint != custom.fingerprint:
+        return custom
+    old.custom.refresh(item)
+    return old.custom
 
 
 def _subresources(version: Version, kind: str) -> dict[str, Subresource]:

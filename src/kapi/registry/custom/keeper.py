@@ -55,6 +55,10 @@ class Keeper:
         self._store = catalog.store(RESOURCE)
         self._rules = _AsIs(self._store.strategy)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        """Definitions that changed while they were looked after."""
+        self._nameless: set[str] = set()
+        """Definitions that could not have their names, and may when a neighbour changes."""
 
     async def run(self) -> None:
         """Look after what is there, then after what changes."""
@@ -73,26 +77,43 @@ class Keeper:
 
     def _heard(self, events: Sequence[Event]) -> None:
         for event in events:
-            if not event.deleted:
+            name = event.item.name
+            if event.deleted:
+                self._nameless.discard(name)
+            else:
                 self._look_at(event.item)
-            group = event.item.name.partition(".")[2]
-            for item in self._store.cache.items():
-                if item.name != event.item.name and item.name.endswith(f".{group}"):
-                    self._look_at(item)
+            group = name.partition(".")[2]
+            for other in [one for one in self._nameless if one != name and one.endswith(f".{group}")]:
+                self._look_again(other)
+
+    def _look_again(self, name: str) -> None:
+        item = self._store.find("", name)
+        if item is not None:
+            self._look_at(item)
 
     def _look_at(self, item: Item) -> None:
         if item.name in self._tasks:
+            self._again.add(item.name)
             return
+        self._nameless.discard(item.name)
         outline = outline_of(item)
         if outline.metadata.deletion_timestamp is not None:
             work = self._empty
         elif not outline.is_true("NamesAccepted"):
+            self._nameless.add(item.name)
             work = self._name
         else:
             return
         task = asyncio.ensure_future(self._persist(item.name, work))
         self._tasks[item.name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(item.name, None))
+        task.add_done_callback(lambda done: self._finished(item.name, done))
+
+    def _finished(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[name]
+        changed = name in self._again
+        self._again.discard(name)
+        if changed and not task.cancelled():
+            self._look_again(name)
 
     async def _persist(self, name: str, work: Callable[[str], Coroutine[object, object, None]]) -> None:
         pause = FIRST_PAUSE

@@ -1,9 +1,11 @@
 """The store of one version of a custom kind.
 
 All versions of a kind keep their objects under the same keys, in the storage version; each has a store of its own, and
-to its users everything is in its version. What is stored may be in an older storage version, or obey an older schema:
-it is brought into the version and through the schema when it is read, and the outcome is remembered with the item. So
-an object written by the current rules is served as the bytes it is stored as, and others cost one conversion.
+to its users everything is in its version. What is stored may be in an older storage version, or obey an older schema.
+When it is read, it is pruned and defaulted by the version it is stored in, then converted, and pruned once more by the
+version asked for, which fills nothing in; the outcome is remembered with the item. So an object written by the current
+rules is served as the bytes it is stored as, and others cost one conversion. A field that the storage version does not
+have is not stored, whoever writes it.
 
 Conversion by webhook waits for somebody else. `load` and `prepare` are where that happens; `body` and `decode` must not
 wait, and are for items that were prepared.
@@ -11,7 +13,8 @@ wait, and are for items that were prepared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import Forbidden, TooManyRequests
 from kapi.registry.custom.conversion import relabel
@@ -20,7 +23,7 @@ from kapi.registry.store import Store
 from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kapi.api.meta import Object
     from kapi.registry.custom.conversion import Converter
@@ -42,8 +45,8 @@ class Form:
 class CustomStore(Store):
     """The objects of a custom kind in one version.
 
-    Promise: what `load`, `body` and `decode` give obeys the schema as pruning and defaulting see it, even when what is
-    stored does not.
+    Promise: what `load`, `body` and `decode` give has nothing that the schema does not know, and has the defaults of
+    the version it is stored in, even when what is stored has not.
     """
 
     strategy: CustomStrategy
@@ -51,19 +54,21 @@ class CustomStore(Store):
     """Who converts; None when only the apiVersion changes."""
     storage_version = ""
     """The apiVersion objects are stored in."""
-    custom_schema: CustomSchema
+    schemas: Mapping[str, CustomSchema]
+    """The schemas of all versions there are, by apiVersion."""
     is_terminating = False
     """Whether the definition is being deleted: nothing new is created then."""
     is_retired = False
     """Whether the definition has changed: whoever still holds this store must not write with it."""
 
-    def settle(self, schema: CustomSchema, storage_version: str, converter: Converter | None) -> None:
+    def settle(self, schemas: Mapping[str, CustomSchema], storage_version: str, converter: Converter | None) -> None:
         """Say what the version is made of; once, before use."""
-        self.custom_schema = schema
+        self.schemas = schemas
         self.storage_version = storage_version
         self.converter = converter
         self.api_version = self.gvk.api_version
         self.form = Form()
+        self._asked: dict[Item, asyncio.Future[None]] = {}
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -78,9 +83,12 @@ class CustomStore(Store):
             return item.body
         if item.forms is not None and (body := item.forms.get(self.form)) is not None:
             return body
-        if self.converter is not None and item.version != self.api_version:
-            raise RuntimeError(f"{item.key} in {item.version} was not prepared for {self.api_version}")
-        return self._remember(item, self._shaped(relabel(_decoded(self, item), self.api_version)))
+        obj = self._stored_object(item)
+        if item.version != self.api_version:
+            if self.converter is not None:
+                raise RuntimeError(f"{item.key} in {item.version} was not prepared for {self.api_version}")
+            obj = self._pruned(relabel(obj, self.api_version))
+        return self._remember(item, obj)
 
     def decode(self, item: Item) -> Object:
         """The object in this version; yours to change."""
@@ -95,18 +103,36 @@ class CustomStore(Store):
         """Convert what has to be converted by somebody else, in one go; afterwards nothing about them waits."""
         if self.converter is None:
             return
-        foreign = [
-            item
-            for item in items
-            if item.version != self.api_version
+        items = list(items)
+        while foreign := [item for item in items if self._is_foreign(item)]:
+            fresh = [item for item in foreign if item not in self._asked]
+            # Many may want the same: all watchers, when something happened. One of them asks.
+            await (self._ask(self.converter, fresh) if fresh else asyncio.shield(self._asked[foreign[0]]))
+
+    def _is_foreign(self, item: Item) -> bool:
+        return (
+            item.version != self.api_version
             and item.form is not self.form
             and (item.forms is None or self.form not in item.forms)
-        ]
-        if not foreign:
-            return
-        converted = await self.converter.convert([_decoded(self, item) for item in foreign], self.api_version)
-        for item, obj in zip(foreign, converted, strict=True):
-            self._remember(item, self._shaped(obj))
+        )
+
+    async def _ask(self, converter: Converter, items: list[Item]) -> None:
+        """Have items converted. Whoever waits for them too shares the failure, but not the fate of this request."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked |= dict.fromkeys(items, done)
+        try:
+            converted = await converter.convert([self._stored_object(item) for item in items], self.api_version)
+            for item, obj in zip(items, converted, strict=True):
+                self._remember(item, self._pruned(obj))
+        except Exception as error:
+            done.set_exception(error)
+            done.exception()  # nobody else may be waiting
+            raise
+        finally:
+            for item in items:
+                del self._asked[item]
+            if not done.done():
+                done.set_result(None)
 
     def field_values(self, item: Item) -> dict[str, str]:
         """Everything a field selector may ask about, in this version."""
@@ -117,9 +143,19 @@ class CustomStore(Store):
             )
         return values
 
+    def _stored_object(self, item: Item) -> Object:
+        """What is stored, as the version it is stored in has it today."""
+        return self._shaped(decode(head_of(item.version, self.gvk.kind), item.body))
+
     def _shaped(self, obj: Object) -> Object:
-        self.custom_schema.coerce(obj, lenient=True)
-        self.custom_schema.default(obj)
+        schema = self.schemas.get(obj["apiVersion"])
+        if schema is not None:
+            schema.coerce(obj, lenient=True)
+            schema.default(obj)
+        return obj
+
+    def _pruned(self, obj: Object) -> Object:
+        self.schemas[obj["apiVersion"]].coerce(obj, lenient=True)
         return obj
 
     def _remember(self, item: Item, obj: Object) -> bytes:
@@ -155,12 +191,27 @@ class CustomStore(Store):
         if self.api_version == self.storage_version:
             self._refuse_retired()
             return await super().write(key, obj, expected)
-        stored = await self.convert(copy_of(obj) if self.converter is not None else obj, self.storage_version)
+        stored = self._pruned(await self.convert(copy_of(obj), self.storage_version))
         self._refuse_retired()
         item = await super().write(key, stored, expected)
+        if self.converter is None:
+            return item
+        # What was sent is shown without asking to convert it back.
         obj["metadata"]["resourceVersion"] = str(item.revision)
         body = encode(obj)[len(self.head) :]
         return Item(key, item.namespace, item.name, item.revision, body, self._selection(obj), self.api_version)
+
+    def fill_in(self, obj: Object) -> None:
+        """Fill in, in what is about to be stored, the defaults that reading it would."""
+        if self.api_version == self.storage_version:
+            self.strategy.default(obj)
+
+    def preview(self, key: str, obj: Object, current: Item | None = None) -> Item:
+        """What the object would look like, with what the storage version does to it."""
+        if self.converter is None and self.api_version != self.storage_version:
+            stored = self._shaped(relabel(copy_of(obj), self.storage_version))
+            obj = self._pruned(relabel(stored, self.api_version))
+        return super().preview(key, obj, current)
 
     def _refuse_retired(self) -> None:
         if self.is_retired:
@@ -171,10 +222,20 @@ class CustomStore(Store):
             )
 
     def _selection(self, obj: Object) -> Selection:
-        fits = obj["apiVersion"] == self.api_version
+        # Reading drops nulls that writing lets pass.
+        fits = obj["apiVersion"] == self.api_version and not _has_null(obj)
         fields = self.strategy.selectable(obj) if fits and self.strategy.selectable_fields else None
         return Selection(obj["metadata"].get("labels"), fields, self.form if fits else None)
 
 
-def _decoded(store: Store, item: Item) -> Object:
-    return decode(head_of(item.version, store.gvk.kind), item.body)
+def _has_null(value: Any) -> bool:
+    """Whether there is a null anywhere in a value."""
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        for below in current.values() if isinstance(current, dict) else current:
+            if below is None:
+                return True
+            if isinstance(below, dict | list):
+                waiting.append(below)
+    return False

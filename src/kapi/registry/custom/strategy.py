@@ -9,7 +9,7 @@ import msgspec
 from kapi.api import names
 from kapi.api.fielderror import quote
 from kapi.api.jsonpath import JSONPathError, Path, compile_path
-from kapi.api.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
+from kapi.api.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, validate_object_meta_update
 from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ class CustomStrategy(Strategy):
         return self._schema.validate(obj, extra=self._scale_errors(obj))
 
     def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """The same, but what did not change is not judged again."""
-        return self._schema.validate(obj, old, extra=self._scale_errors(obj), warnings=context.warnings)
+        """The same, but what did not change is not judged again. Metadata is, so that its errors are told once more."""
+        errors = validate_object_meta_update(obj["metadata"], old["metadata"], builtin=False)
+        return errors + self._schema.validate(obj, old, extra=self._scale_errors(obj), warnings=context.warnings)
 
     def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
         """The status and what rules say of the whole."""

@@ -96,6 +96,7 @@ class Status(msgspec.Struct, rename="camel"):
 
     accepted_names: Names = msgspec.field(default_factory=Names)
     conditions: list[Condition] = []
+    stored_versions: list[str] = []
 
 
 class Outline(msgspec.Struct):
@@ -127,6 +128,8 @@ class CustomVersion:
         self.preserve_unknown = outline.spec.preserve_unknown_fields
         self.columns = version.additional_printer_columns
         self.fingerprint = _fingerprint(outline, version)
+        self.description = _digest(_own_parts(outline, version))
+        """Changes when what documents say of this version does."""
         self.retired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the version is no longer served in this form: whoever watches it must start again."""
 
@@ -150,9 +153,23 @@ class CustomVersion:
 
 
 def _fingerprint(outline: Outline, version: Version) -> str:
-    """Changes when what this version serves does; the status of a definition and its other versions do not count."""
+    """Changes when what this version serves does.
+
+    Conditions do not count, nor do other versions, unless objects may be stored in them: those are pruned and defaulted
+    by the version they are stored in.
+    """
+    stored = [
+        (one.name, one.storage, one.schema)
+        for one in outline.spec.versions
+        if one.storage or one.name in outline.status.stored_versions
+    ]
+    return _digest((*_own_parts(outline, version), stored, outline.spec.conversion))
+
+
+def _own_parts(outline: Outline, version: Version) -> tuple[object, ...]:
     spec = outline.spec
-    names = outline.status.accepted_names
-    stored_in = [one.name for one in spec.versions if one.storage]
-    parts = (version, stored_in, names, spec.scope, spec.preserve_unknown_fields, spec.conversion)
+    return version, outline.status.accepted_names, spec.scope, spec.preserve_unknown_fields
+
+
+def _digest(parts: tuple[object, ...]) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

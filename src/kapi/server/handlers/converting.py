@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kapi.registry.store import Store
-    from kapi.storage.watchcache import Event
+    from kapi.storage.watchcache import Event, Item
 
 BATCH = 500
 MAX_WAITING = 10_000
@@ -24,7 +24,10 @@ MAX_WAITING = 10_000
 
 
 class ConvertingWatcher(Watcher):
-    """A watcher whose events are converted first. `failed` is done with the reason when they cannot be."""
+    """A watcher whose events are converted first. `failed` is done with the reason when they cannot be.
+
+    Promise: what is sent is a prefix of what was offered, in order; nothing is sent after a failure.
+    """
 
     __slots__ = ("_line", "_sent", "_store", "_task", "_wake", "failed")
 
@@ -39,13 +42,18 @@ class ConvertingWatcher(Watcher):
         self._task = asyncio.ensure_future(self._work())
 
     def offer(self, events: Iterable[Event]) -> None:
-        """Put events in line."""
-        self._line.extend(events)
-        self._sent.clear()
-        self._wake.set()
+        """Put events in line; those that do not concern this watcher are not worth asking anybody about."""
+        wanted = [event for event in events if self._is_near(event)]
+        if not wanted or self.failed.done():
+            return
+        self._line.extend(wanted)
         if len(self._line) > MAX_WAITING:
             self.cache.remove(self)
+            self._line.clear()
             self.outlet.abort()
+            return
+        self._sent.clear()
+        self._wake.set()
 
     @property
     def is_idle(self) -> bool:
@@ -65,18 +73,40 @@ class ConvertingWatcher(Watcher):
         if self.failed.done():
             self.failed.exception()  # the session has told the peer
 
+    def _is_near(self, event: Event) -> bool:
+        item = event.item
+        return item.revision > self.after and item.key.startswith(self.prefix)
+
     async def _work(self) -> None:
         try:
             while True:
                 await self._wake.wait()
                 while self._line:
                     batch = [self._line.popleft() for _ in range(min(BATCH, len(self._line)))]
-                    items = [event.item for event in batch]
-                    items += [event.previous for event in batch if event.previous is not None]
-                    await self._store.prepare(items)
-                    super().offer(batch)
+                    await self._send(batch)
                 self._wake.clear()
                 self._sent.set()
         except Exception as error:
+            self._line.clear()
             self.failed.set_exception(error)
             self._sent.set()
+
+    async def _send(self, batch: list[Event]) -> None:
+        await self._store.prepare(self._shown(batch))
+        for event in batch:
+            if event.deleted and event.previous is not None:
+                # Its last state once more, which has just been converted.
+                event.item = event.previous.at(event.item.revision)
+        super().offer(batch)
+        for event in batch:
+            event.chunks = {}
+
+    def _shown(self, batch: list[Event]) -> list[Item]:
+        """What has to be converted for these events: former states only where a selector may ask about them."""
+        items: dict[Item, None] = {}
+        for event in batch:
+            if event.previous is not None and (self.matches is not None or event.deleted):
+                items[event.previous] = None
+            if not event.deleted:
+                items[event.item] = None
+        return list(items)

@@ -74,6 +74,8 @@ async def delete_collection(context: Context) -> Response:
     view = view_for(context, listing=True)
     options, dry_run = read_options(context)
     items, meta = await select(context, list_options(context.query, context.served, watch=False))
+    if context.served.stored.is_remote:
+        await context.served.stored.prepare(items)
     namespace = context.info.namespace
     for item in items:
         context.info.namespace = item.namespace
@@ -83,8 +85,6 @@ async def delete_collection(context: Context) -> Response:
             continue
         finally:
             context.info.namespace = namespace
-    if context.served.stored.is_remote:
-        await context.served.stored.prepare(items)
     return await list_response(context, view.many(items, meta))
 
 

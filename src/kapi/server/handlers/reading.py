@@ -68,8 +68,6 @@ async def select(context: Context, options: ListOptions) -> tuple[list[Item], Li
     store = context.served.stored
     prefix = list_prefix(context)
     matches = matcher(options, store)
-    if options.fields is not None and store.is_remote:
-        await store.prepare(store.cache.items(prefix))
     if options.token:
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
@@ -77,8 +75,9 @@ async def select(context: Context, options: ListOptions) -> tuple[list[Item], Li
     exact = options.match == "Exact" or (options.revision and options.limit > 0 and not options.match)
     if options.revision:
         await wait_until(context, options.revision)
-        if exact and options.revision != store.hub.revision:
-            return await _at_revision(store, prefix, options, matches, Token(options.revision, ""))
+    await _converted(store, prefix, options)
+    if options.revision and exact and options.revision != store.hub.revision:
+        return await _at_revision(store, prefix, options, matches, Token(options.revision, ""))
     limit = 0 if options.revision == 0 else options.limit
     return _latest(store, prefix, limit, matches, "", counted=not options.selective)
 
@@ -111,6 +110,16 @@ def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None
     return lambda item: match_labels(item.labels) and match_fields(values(item))
 
 
+async def _converted(store: Store, prefix: str, options: ListOptions) -> None:
+    """Have all that a field selector may look at converted, with what comes in while that is done."""
+    if options.fields is None or not store.is_remote:
+        return
+    items: list[Item] = []
+    while items != (current := store.cache.items(prefix)):
+        items = current
+        await store.prepare(items)
+
+
 def _latest(
     store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, start: str, *, counted: bool
 ) -> tuple[list[Item], ListMeta]:
@@ -135,6 +144,7 @@ async def _next_page(
     store: Store, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None
 ) -> tuple[list[Item], ListMeta]:
     token = parse_token(options.token)
+    await _converted(store, prefix, options)
     if token.revision in (LATEST, store.hub.revision):
         return _latest(store, prefix, options.limit, matches, token.start, counted=not options.selective)
     return await _at_revision(store, prefix, options, matches, token)

@@ -7,21 +7,25 @@ taken from the answer. What it gets wrong is told to the client in the reference
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from kapi.api.errors import PlainError
 from kapi.api.fielderror import quote
-from kapi.api.meta import GroupVersion
 from kapi.api.objectmeta import validate_annotations
 from kapi.api.selectors import validate_labels
 from kapi.base.http import OutboundError
 from kapi.codec import json
-from kapi.codec.errors import DecodeError
 from kapi.registry.encoding import copy_of
 from kapi.registry.uid import new_uid
-from kapi.server.webhooks.destination import destination, shown
+from kapi.server.webhooks.answer import Refused, document, field, go_type, unmarshal
+from kapi.server.webhooks.destination import destination
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.base.http import Outbound
     from kapi.registry.strategy import Lookup
@@ -29,44 +33,63 @@ if TYPE_CHECKING:
 SECONDS = 30.0
 BATCH = 1000
 """Objects in one review; more are asked about in turn."""
-ANSWER_BYTES = 64 * 1024 * 1024
+BATCH_BYTES = 4 * 1024 * 1024
+ANSWER_BYTES = 16 * 1024 * 1024
+"""Several times the largest question: an object may grow, but reading the answer must not take long either."""
 GROUP = "apiextensions.k8s.io"
+KIND = "ConversionReview"
+
+_EMPTY_RESPONSE: Final[dict[str, Any]] = {"uid": "", "convertedObjects": None, "result": {"metadata": {}}}
+"""The reference sends one along, and there are webhooks that fill it in."""
 
 
-class _Refused(Exception):
-    """The answer cannot be used; the text says why."""
+class _InvalidObject(Exception):
+    """One converted object is not what it should be; `one` and `many` are how that is put."""
+
+    def __init__(self, one: str, many: str, why: str) -> None:
+        super().__init__(why)
+        self.one = one
+        self.many = many
 
 
 class WebhookConverter:
-    """Converts the objects of one definition."""
+    """Converts the objects of one definition, each review within so many `seconds`."""
 
-    def __init__(self, conversion: Object, outbound: Outbound, lookup: Lookup) -> None:
+    def __init__(self, conversion: Object, outbound: Outbound, lookup: Lookup, *, seconds: float = SECONDS) -> None:
         webhook = conversion.get("webhook") or {}
         self._config: Object = webhook.get("clientConfig") or {}
         known = [one for one in webhook.get("conversionReviewVersions", ()) if one in ("v1", "v1beta1")]
-        self._review_version = known[0] if known else ""
+        self._version = known[0] if known else ""
         self._outbound = outbound
         self._lookup = lookup
+        self._seconds = seconds
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
         """The objects in another version, in order; those that are in it already are passed through."""
         result = list(objects)
-        foreign = [index for index, obj in enumerate(objects) if obj["apiVersion"] != api_version]
-        for first in range(0, len(foreign), BATCH):
-            batch = foreign[first : first + BATCH]
-            converted = await self._review([objects[index] for index in batch], api_version)
+        foreign: list[int] = []
+        for index, obj in enumerate(objects):
+            if obj["apiVersion"] == api_version:
+                continue
+            if "metadata" in obj:
+                foreign.append(index)
+            else:
+                # Nothing but a kind: what the ownership of fields begins with. There is nothing to ask about.
+                result[index] = {**obj, "apiVersion": api_version}
+        for batch, encoded in _batches(objects, foreign):
+            converted = await self._review([objects[index] for index in batch], encoded, api_version)
             for index, obj in zip(batch, converted, strict=True):
                 result[index] = obj
         return result
 
-    async def _review(self, objects: list[Object], api_version: str) -> list[Object]:
+    async def _review(self, objects: list[Object], encoded: Sequence[msgspec.Raw], api_version: str) -> list[Object]:
         first = objects[0]
         what = f"conversion webhook for {first['apiVersion']}, Kind={first['kind']}"
-        if not self._review_version:
+        if not self._version:
             raise PlainError("no supported conversion review versions")
         try:
-            answers = await self._ask(objects, api_version)
-        except _Refused as error:
+            answers = await self._ask(encoded, api_version)
+        except (Refused, OutboundError) as error:
             raise PlainError(f"{what} failed: {error}") from None
         if len(answers) != len(objects):
             raise PlainError(f"{what} returned {len(answers)} objects, expected {len(objects)}")
@@ -74,74 +97,143 @@ class WebhookConverter:
         for index, (obj, answer) in enumerate(zip(objects, answers, strict=True)):
             try:
                 converted.append(_accepted(obj, answer, api_version))
-            except _Refused as error:
-                raise PlainError(f"{what} returned invalid converted object at index {index}: {error}") from None
+            except _InvalidObject as error:
+                told = error.one if len(objects) == 1 else error.many.format(index)
+                raise PlainError(f"{what} {told}: {error}" if told else str(error)) from None
         return converted
 
-    async def _ask(self, objects: list[Object], api_version: str) -> list[Any]:
+    async def _ask(self, objects: Sequence[msgspec.Raw], api_version: str) -> list[Any]:
         uid = new_uid()
         review = {
-            "kind": "ConversionReview",
-            "apiVersion": f"{GROUP}/{self._review_version}",
+            "kind": KIND,
+            "apiVersion": f"{GROUP}/{self._version}",
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": objects},
+            "response": _EMPTY_RESPONSE,
         }
-        url = f"{shown(self._config)}?timeout={SECONDS:g}s"
-        try:
-            endpoint = destination(self._config, self._lookup)
-            status, body = await self._outbound.post(endpoint, json.encode(review), seconds=SECONDS, limit=ANSWER_BYTES)
-        except OutboundError as error:
-            raise _Refused(f"Post {quote(url)}: {error}") from None
-        if status != 200:
-            raise _Refused(f"the server responded with the status code {status}")
-        try:
-            answer = json.decode(body)
-        except DecodeError as error:
-            raise _Refused(f"the answer is not JSON: {error}") from None
-        return self._objects(answer, uid)
+        endpoint = destination(self._config, self._lookup, seconds=self._seconds)
+        answer = await self._outbound.post(endpoint, json.encode(review), seconds=self._seconds, limit=ANSWER_BYTES)
+        return self._objects(document(answer), uid)
 
-    def _objects(self, answer: Any, uid: str) -> list[Any]:
-        if not isinstance(answer, dict):
-            raise _Refused("the answer is not a ConversionReview")
-        strict = self._review_version == "v1"
-        expected, kind = f"{GROUP}/{self._review_version}", "ConversionReview"
-        got = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
-        if strict and got != f"{expected}, Kind={kind}":
-            raise _Refused(f"expected webhook response of {expected}, Kind={kind}, got {got}")
-        response = answer.get("response")
-        if not isinstance(response, dict):
-            raise _Refused("no response provided")
-        if strict and response.get("uid", "") != uid:
-            raise _Refused(f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid', '')))}")
-        result = response.get("result")
-        result = result if isinstance(result, dict) else {}
-        if result.get("status") != "Success":
-            message = result.get("message")
-            raise _Refused(str(message) if message else _not_success(result.get("status", "")))
-        objects = response.get("convertedObjects")
-        return objects if isinstance(objects, list) else []
+    def _objects(self, answer: Object, uid: str) -> list[Any]:
+        self._check_kind(answer)
+        response = field(answer, "response", dict, "ConversionReview.response", f"{self._version}.ConversionResponse")
+        result, got = _result(response or {}), _text(response or {}, "uid")
+        # What v1beta1 did not check at first is not checked for it to this day.
+        strict = self._version == "v1"
+        if strict and not (answer.get("kind") and answer.get("apiVersion")):
+            named = f"{_group_version(answer.get('apiVersion'))}, Kind={answer.get('kind') or ''}"
+            raise Refused(f"expected webhook response of {GROUP}/v1, Kind={KIND}, got {named}")
+        if response is None:
+            raise Refused("no response provided")
+        objects = field(
+            response, "convertedObjects", list, "ConversionResponse.response.convertedObjects", "[]runtime.RawExtension"
+        )
+        if strict and got != uid:
+            raise Refused(f"expected response.uid={quote(uid)}, got {quote(got)}")
+        status, message = result
+        if status != "Success":
+            raise Refused(message or f"response.result.status was '{status}', not 'Success'")
+        return objects or []
+
+    def _check_kind(self, answer: Object) -> None:
+        """What says it is something else is not taken for a review; what does not say is."""
+        kind, api_version = answer.get("kind") or KIND, answer.get("apiVersion") or f"{GROUP}/{self._version}"
+        if (kind, api_version) == (KIND, f"{GROUP}/{self._version}"):
+            return
+        other = "v1beta1" if self._version == "v1" else "v1"
+        if (kind, api_version) == (KIND, f"{GROUP}/{other}"):
+            raise Refused(f"converting ({other}.{KIND}) to ({self._version}.{KIND}): unknown conversion")
+        raise Refused(
+            f"no kind {quote(kind)} is registered for version {quote(api_version)} "
+            'in scheme "pkg/runtime/scheme.go:111"'
+        )
 
 
-def _not_success(status: Any) -> str:
-    return f"response.result.status was '{status}', not 'Success'"
+def _batches(objects: list[Object], indexes: list[int]) -> Iterator[tuple[list[int], list[msgspec.Raw]]]:
+    """The objects at some indexes, encoded, in portions one review can carry."""
+    batch: list[int] = []
+    encoded: list[msgspec.Raw] = []
+    size = 0
+    for index in indexes:
+        data = json.encode(objects[index])
+        if batch and (len(batch) == BATCH or size + len(data) > BATCH_BYTES):
+            yield batch, encoded
+            batch, encoded, size = [], [], 0
+        batch.append(index)
+        encoded.append(msgspec.Raw(data))
+        size += len(data)
+    if batch:
+        yield batch, encoded
+
+
+def _text(response: Object, key: str) -> str:
+    text: str = field(response, key, str, f"ConversionResponse.response.{key}", "types.UID") or ""
+    return text
+
+
+def _result(response: Object) -> tuple[str, str]:
+    """Status and message of a response's result."""
+    result = field(response, "result", dict, "ConversionResponse.response.result", "v1.Status") or {}
+    status, message = (
+        field(result, key, str, f"Status.response.result.{key}", "string") or "" for key in ("status", "message")
+    )
+    return status, message
+
+
+def _group_version(api_version: str | None) -> str:
+    """An apiVersion as Go prints it in front of a kind."""
+    return api_version if api_version and "/" in api_version else f"/{api_version or ''}"
+
+
+# -- one object -------------------------------------------------------------------------------------------------------
 
 
 def _accepted(obj: Object, answer: Any, api_version: str) -> Object:
     """A converted object, once it is seen to be the same object in the right version."""
-    if not isinstance(answer, dict):
-        raise _Refused("it is not an object")
-    if answer.get("apiVersion") != api_version:
-        expected, got = GroupVersion.parse(api_version), answer.get("apiVersion", "")
-        raise _Refused(f"invalid groupVersion (expected {expected}, received {got})")
-    if answer.get("kind") != obj["kind"]:
-        raise _Refused(f"invalid kind (expected {obj['kind']}, received {answer.get('kind', '')})")
-    metadata = answer.get("metadata")
-    if not isinstance(metadata, dict):
-        raise _Refused("missing metadata in converted object")
+    kind, got = _named(answer)
+    if got != api_version:
+        raise _misplaced(f"invalid groupVersion (expected {api_version}, received {got})")
+    if kind != obj["kind"]:
+        raise _misplaced(f"invalid kind (expected {obj['kind']}, received {kind})")
     before = obj["metadata"]
+    found = answer.get("metadata")
+    metadata = found if isinstance(found, dict) else {}
     for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if metadata.get(key, "") != before.get(key, ""):
-            raise _Refused(f"must have the same {name}: {before.get(key, '')} != {metadata.get(key, '')}")
+        wanted, given = before.get(key, ""), metadata.get(key, "")
+        given = given if isinstance(given, str) else ""
+        if wanted != given:
+            why = f"must have the same {name}: {wanted} != {given}"
+            raise _InvalidObject("returned invalid object", "returned invalid converted object at index {}", why)
+    if not isinstance(found, dict):
+        wrong = f"invalid metadata of type {go_type(found)}" if "metadata" in answer else "missing metadata"
+        raise _wrong_metadata(f"{wrong} in converted object")
     return {**answer, "metadata": _restored(before, metadata)}
+
+
+def _named(answer: Any) -> tuple[str, str]:
+    """The kind and the apiVersion of something that should be an object."""
+    if answer is None:
+        raise _unreadable("unexpected end of JSON input")
+    if not isinstance(answer, dict):
+        raise _unreadable(unmarshal(answer, "Go value of type map[string]interface {}"))
+    kind, api_version = answer.get("kind"), answer.get("apiVersion")
+    api_version = api_version if isinstance(api_version, str) else ""
+    if not isinstance(kind, str) or not kind or api_version.count("/") > 1:
+        # The object itself is not repeated: such texts end up in logs, and it may hold secrets.
+        raise _unreadable(f"Object 'Kind' is missing in '{'{...}' if answer else '{}'}'")
+    return kind, api_version
+
+
+def _unreadable(why: str) -> _InvalidObject:
+    return _InvalidObject("", "returned invalid converted object at index {}", why)
+
+
+def _misplaced(why: str) -> _InvalidObject:
+    return _InvalidObject("returned invalid object at index 0", "returned invalid converted object at index {}", why)
+
+
+def _wrong_metadata(why: str) -> _InvalidObject:
+    return _InvalidObject("returned invalid metadata", "returned invalid metadata in object at index {}", why)
 
 
 def _restored(before: Object, after: Object) -> Object:
@@ -153,14 +245,24 @@ def _restored(before: Object, after: Object) -> Object:
             metadata.pop(key, None)
             continue
         if not isinstance(texts, dict):
-            raise _Refused(f"invalid metadata.{key} in converted object: it is not a map")
+            raise _wrong_metadata(f"invalid metadata.{key} of type {go_type(texts)} in converted object")
         for name, value in texts.items():
             if not isinstance(value, str):
-                raise _Refused(f"metadata.{key}[{name}] must be a string in converted object")
+                why = f"metadata.{key}[{name}] must be a string, but is {go_type(value)} in converted object"
+                raise _wrong_metadata(why)
         if texts != before.get(key, {}):
-            check = validate_labels if key == "labels" else validate_annotations
-            errors = check(texts, f"metadata.{key}")
-            if errors:
-                raise _Refused("; ".join(map(str, errors)))
+            _check_texts(key, texts)
         metadata[key] = texts
     return metadata
+
+
+def _check_texts(key: str, texts: dict[str, str]) -> None:
+    """Whether changed labels or annotations are ones an object may have."""
+    errors: list[FieldError]
+    if key == "labels":
+        errors = validate_labels(texts, "metadata.labels")
+    else:
+        errors = validate_annotations(texts, "metadata.annotation")
+    if errors:
+        told = list(dict.fromkeys(map(str, errors)))
+        raise _wrong_metadata(told[0] if len(told) == 1 else f"[{', '.join(told)}]")

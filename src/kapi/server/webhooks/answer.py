@@ -1,0 +1,125 @@
+"""What a webhook's HTTP answer means: a JSON document, or the reason why there is none.
+
+The words are those of the reference's REST client, which reads such answers there; people know them and search for
+them. Nothing here knows what the document is about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kapi.api.fielderror import quote
+from kapi.codec import json
+from kapi.codec.errors import DecodeError
+
+if TYPE_CHECKING:
+    from kapi.api.meta import Object
+    from kapi.base.http import Answer
+
+JSON = "application/json"
+QUOTED_BYTES = 2048
+"""How much of an error page is repeated."""
+
+_GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
+_GO_TYPES = {
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    type(None): "<nil>",
+}
+_GO_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+_STATUSES = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+_NOT_ACCEPTABLE = "the server was unable to respond with a content type that the client supports"
+
+
+class Refused(Exception):
+    """The answer cannot be used; the text says why."""
+
+
+def document(answer: Answer) -> Object:
+    """The document an answer brings. Raises `Refused`."""
+    if not 200 <= answer.status <= 206:
+        raise Refused(_failure(answer))
+    if not answer.body:
+        kind = answer.content_type or JSON
+        raise Refused(f"0-length response with status code: {answer.status} and content type: {kind}")
+    try:
+        value = json.decode(answer.body)
+    except DecodeError as error:
+        raise Refused(f"couldn't get version/kind; json parse error: {error}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        wrong = unmarshal(value, f"Go value of type {_GO_META}")
+        raise Refused(f"couldn't get version/kind; json parse error: {wrong}")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(value.get(key), str | None):
+            wrong = unmarshal(value[key], f"Go struct field .{key} of type string")
+            raise Refused(f"couldn't get version/kind; json parse error: {wrong}")
+    return value
+
+
+def field(document: Object, key: str, kind: type, place: str, go_type: str) -> Any:
+    """A field that must be of a type; None when it is not there. `place` is what Go calls the field."""
+    value = document.get(key)
+    if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise Refused(unmarshal(value, f"Go struct field {place} of type {go_type}"))
+    return value
+
+
+def unmarshal(value: Any, target: str) -> str:
+    """Go's complaint about a value of the wrong type."""
+    return f"json: cannot unmarshal {_GO_KINDS.get(type(value), 'number')} into {target}"
+
+
+def go_type(value: Any) -> str:
+    """The type of a decoded value, as Go prints it."""
+    return _GO_TYPES.get(type(value), type(value).__name__)
+
+
+def _failure(answer: Answer) -> str:
+    """What an answer that is an error says: its own words if it is a Status, else what its code stands for."""
+    said = _status_message(answer.body)
+    if said is not None:
+        return said
+    code, message = answer.status, _page(answer)
+    if code in (403, 415):
+        return message
+    if code == 406:
+        return _NOT_ACCEPTABLE if message in ("", "unknown") else message
+    if code in _STATUSES:
+        return _STATUSES[code]
+    if code >= 500:
+        return f"an error on the server ({quote(message)}) has prevented the request from succeeding"
+    return f"the server responded with the status code {code} but did not return more information"
+
+
+def _status_message(body: bytes) -> str | None:
+    try:
+        status = json.decode(body)
+    except DecodeError:
+        return None
+    if not isinstance(status, dict) or status.get("kind") != "Status" or status.get("status") != "Failure":
+        return None
+    message = status.get("message", "")
+    return message if isinstance(message, str) else None
+
+
+def _page(answer: Answer) -> str:
+    media = answer.content_type.partition(";")[0].strip().lower()
+    if media and not media.startswith("text/"):
+        return "unknown"
+    return answer.body[:QUOTED_BYTES].decode(errors="replace").strip()
