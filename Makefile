@@ -25,8 +25,8 @@ $(INSTALLED): pyproject.toml hatch_build.py $(wildcard generate/*.py)
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@
 
-run: $(INSTALLED) ## Start a control plane (ARGS="--bind 127.0.0.1:0" ...)
-	$(BIN)/kapi up $(ARGS)
+run: $(INSTALLED) ## Start a control plane and the demo controller (ARGS="--bind 127.0.0.1:0 --once" ...)
+	$(BIN)/kapi demo $(ARGS)
 
 test: $(INSTALLED) ## Run the tests that need only Python (ARGS="tests/unit/api -k selectors" ...)
 	$(BIN)/python -m pytest $(ARGS)

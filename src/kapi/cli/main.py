@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kapi import __version__
-from kapi.cli import resources
+from kapi.cli import generate, resources
 
 app = typer.Typer(
     name="kapi",
@@ -23,6 +23,21 @@ app = typer.Typer(
 @app.callback()
 def _root() -> None:
     """A Kubernetes-compatible control plane in one process."""
+
+
+@app.command()
+def demo(
+    data_dir: Annotated[Path, typer.Option(help="Where keys and the database are kept.")] = Path(".kapi"),
+    bind: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 picks a free one.")] = "127.0.0.1:6443",
+    storage: Annotated[str, typer.Option(help="sqlite or memory.")] = "sqlite",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    *,
+    once: Annotated[bool, typer.Option("--once", help="End when the example is ready.")] = False,
+) -> None:
+    """Start the control plane with a custom kind, an object of it, and the controller that makes it real."""
+    from kapi.cli.demo.run import run
+
+    sys.exit(run(data_dir=data_dir, bind=bind, storage=storage, log_level=log_level, once=once))
 
 
 @app.command()
@@ -64,6 +79,7 @@ def version() -> None:
 
 
 resources.register(app)
+app.add_typer(generate.app)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ async def _main(options: Options) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    return await serve(options, stop, _announce)
+    return await serve(options, stop, announce)
 
 
 def _raise_file_limit() -> None:
@@ -73,7 +73,8 @@ def _collect_rarely() -> None:
     gc.set_threshold(50_000, 50, 50)
 
 
-def _announce(plane: ControlPlane) -> None:
+def announce(plane: ControlPlane) -> None:
+    """Say where the server is, and what to type next."""
     path = plane.options.kubeconfig_path.absolute()
     sys.stdout.write(f"Ready at {plane.url}. Next:  export KUBECONFIG={path} && kubectl get namespaces\n")
     sys.stdout.flush()

@@ -50,7 +50,7 @@ class Format:
             schema["format"] = self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # what unions are made of must have a hash, which not every value has
 class Default:
     """What the server fills in, where that is not the default of the field in Python.
 
@@ -71,7 +71,10 @@ class Required:
 
 
 class ListMap:
-    """A list whose items are told apart by keys, so that several can own items of it: `ListMap("name")`."""
+    """A list whose items are told apart by keys, so that several can own items of it: `ListMap("name")`.
+
+    The keys are required of the items then, unless they have defaults.
+    """
 
     def __init__(self, *keys: str) -> None:
         self.keys = keys
@@ -80,6 +83,13 @@ class ListMap:
         """Set the list type and its keys."""
         schema["x-kubernetes-list-type"] = "map"
         schema["x-kubernetes-list-map-keys"] = list(self.keys)
+        items = schema.get("items", {})
+        properties, required = items.get("properties", {}), items.get("required", [])
+        missing = [
+            key for key in self.keys if key in properties and key not in required and "default" not in properties[key]
+        ]
+        if missing:
+            items["required"] = [*required, *missing]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations of classes
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import msgspec
 
 from kapi.api.builtin.meta_v1 import ObjectMeta
+from kapi.api.crd.markers import Rule  # noqa: TC001 - as above
 from kapi.api.meta import GroupVersionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from kapi.api.crd.markers import Column, Rule, Scale
+    from kapi.api.crd.markers import Column, Scale
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -136,8 +136,7 @@ def _map(args: tuple[Any, ...], place: _Place) -> Schema:
     kind = _schema(key, place.below("[key]"))
     if kind.get("type") != "string":
         raise place.refusal("the keys of a map must be strings")
-    found = unfold(value)
-    if found.type is Any and not found.notes:
+    if unfold(value) == Unfolded(Any):
         return {"type": "object", PRESERVE: True}
     return {"type": "object", "additionalProperties": _schema(value, place.below("[*]"))}
 
@@ -267,12 +266,29 @@ def _add_default(schema: Schema, info: FieldInfo, place: _Place) -> None:
             value = info.default_factory()
         if value is msgspec.NODEFAULT or value is None or value is msgspec.UNSET:
             return
-        plain = msgspec.to_builtins(value, order="deterministic")
+        plain = _lean(msgspec.json.decode(msgspec.json.encode(value, order="deterministic")), schema)
     except Exception as error:
         raise place.refusal(f"the default cannot be made: {error}") from None
     properties = schema.get("properties", {}).values()
     if plain not in ({}, [], "") or (plain == {} and any("default" in below for below in properties)):
         schema["default"] = plain
+
+
+def _lean(value: Any, schema: Schema) -> Any:
+    """A default without what the defaults further down would fill in anyway."""
+    if isinstance(value, list):
+        return [_lean(item, schema.get("items", {})) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    other = schema.get("additionalProperties", {})
+    lean = {name: _lean(below, properties.get(name, other)) for name, below in value.items()}
+    return {
+        name: below
+        for name, below in lean.items()
+        # What is required must be there before anything is filled in.
+        if name in required or "default" not in properties.get(name, {}) or properties[name]["default"] != below
+    }
 
 
 # -- objects in objects -----------------------------------------------------------------------------------------------
