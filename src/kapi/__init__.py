@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kapi.base.version import VERSION
+
 if TYPE_CHECKING:
     from kapi.api.access import is_deleting as is_deleting
     from kapi.api.builtin.meta_v1 import ObjectMeta as ObjectMeta
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from kapi.controller.recorder import EventRecorder as EventRecorder
     from kapi.informer.factory import SharedInformerFactory as SharedInformerFactory
 
-__version__ = "0.1.0.dev0"
+__version__ = VERSION
 
 _HOMES = {
     "AlreadyExists": "kapi.api.errors",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kapi import __version__
+from kapi.base.version import VERSION
 from kapi.cli import generate, resources
 
 app = typer.Typer(
@@ -75,7 +75,7 @@ def up(
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(__version__)
+    typer.echo(VERSION)
 
 
 resources.register(app)

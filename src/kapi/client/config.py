@@ -1,14 +1,12 @@
 """Where the server is, how it proves who it is, and how we prove who we are.
 
-A `ClientConfig` is a plain value; everything else here makes one: from kubeconfig files as kubectl reads them, from the
+A `ClientConfig` is a plain value, and its class methods make one: from kubeconfig files as kubectl reads them, from the
 files of the service account mounted into a pod, or from an explicit address. Nothing is sent from here, and files with
 secrets are read where they are used, in `credentials`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 import os
 import platform
@@ -16,16 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi import __version__
+from kapi.base.version import VERSION
 from kapi.client.errors import ConfigError
-from kapi.codec import yaml
-from kapi.codec.errors import DecodeError
+from kapi.client.proxy import names_a_host, without_password
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
+
+    from kapi.client.plugin import ExecConfig
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-USER_AGENT: Final = f"kapi/{__version__} ({platform.system().lower()}/{platform.machine()})"
+USER_AGENT: Final = f"kapi/{VERSION} ({platform.system().lower()}/{platform.machine()})"
 
 _CREDENTIAL: Final = {"credential": True}
 _SECRET: Final = {"credential": True, "secret": True}
@@ -35,8 +34,13 @@ _SECRET: Final = {"credential": True, "secret": True}
 class ClientConfig:
     """How to reach one API server as one user.
 
-    Data wins over a file of the same thing, as in a kubeconfig. Time-outs are in seconds. Printing a config never shows
-    a secret, and `anonymous` keeps nothing that says who we are.
+    As in a kubeconfig, data wins over a file of the same thing, but a token file wins over a token, which is there for
+    the time until the file can be read. Time-outs are in seconds. Without a `proxy` the environment's counts.
+
+    With `qps` a client sends at most so many requests a second on average, and `burst` at once; without, as many as it
+    likes: servers share themselves out fairly, and know better than a client how much is too much.
+
+    Printing a config never shows a secret, and `anonymous` keeps nothing that says who we are.
     """
 
     server: str
@@ -54,6 +58,7 @@ class ClientConfig:
     impersonate_uid: str = field(default="", metadata=_CREDENTIAL)
     impersonate_groups: tuple[str, ...] = field(default=(), metadata=_CREDENTIAL)
     impersonate_extra: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=_CREDENTIAL)
+    exec: ExecConfig | None = field(default=None, metadata=_CREDENTIAL)
     namespace: str = "default"
     tls_server_name: str = ""
     insecure: bool = False
@@ -61,10 +66,17 @@ class ClientConfig:
     timeout: float = 30.0
     connect_timeout: float = 10.0
     user_agent: str = USER_AGENT
+    qps: float = 0.0
+    burst: int = 10
 
     def __post_init__(self) -> None:
+        shown = without_password(self.server)
         if not self.server.startswith(("https://", "http://")):
-            raise ConfigError(f"the server's address {self.server!r} must begin with https:// or http://")
+            raise ConfigError(f"the server's address {shown!r} must begin with https:// or http://")
+        if shown != self.server:
+            raise ConfigError(f"the server's address {shown!r} must not have credentials in it; give them apart")
+        if not names_a_host(self.server):
+            raise ConfigError(f"the server's address {shown!r} cannot be used: it names no host")
         if self.insecure and (self.ca_file or self.ca_data):
             raise ConfigError("an authority and insecure-skip-tls-verify contradict each other; give one of them")
 
@@ -73,6 +85,7 @@ class ClientConfig:
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
             if value != entry.default:
+                value = without_password(value) if entry.name == "proxy" else value
                 text = "<hidden>" if entry.metadata.get("secret") else repr(value)
                 shown.append(f"{entry.name}={text if len(text) < 200 else text[:200] + '...'}")
         return f"ClientConfig({', '.join(shown)})"
@@ -107,6 +120,8 @@ class ClientConfig:
         a user, a context or a current context wins, relative paths are relative to the file they are in, and nothing
         that says who we are goes to a server without TLS.
         """
+        from kapi.client.kubeconfig import Kubeconfig
+
         merged = Kubeconfig.load([Path(path) for path in paths] or default_paths(), must_exist=bool(paths))
         return merged.client_config(context, **overrides)
 
@@ -128,6 +143,19 @@ class ClientConfig:
             token_file=token,
             namespace=namespace.read_text().strip() if namespace.is_file() else "default",
         )
+
+    @classmethod
+    def from_flags(cls, master: str = "", kubeconfig: Path | str = "", **overrides: Any) -> ClientConfig:
+        """What the flags `--master` and `--kubeconfig` mean to programs of the Kubernetes world.
+
+        With neither, the program runs in a pod and its service account is used; the environment is not asked for a
+        kubeconfig. An address without a scheme is one without TLS.
+        """
+        if master and "://" not in master:
+            master = f"http://{master}"
+        if kubeconfig:
+            return cls.from_kubeconfig(kubeconfig, **({"server": master} if master else {}), **overrides)
+        return cls(master, **overrides) if master else dataclasses.replace(cls.in_cluster(), **overrides)
 
     @classmethod
     def load(
@@ -155,162 +183,3 @@ def default_paths() -> list[Path]:
     if listed:
         return [Path(part) for part in dict.fromkeys(listed.split(os.pathsep)) if part]
     return [Path.home() / ".kube" / "config"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A named cluster, user or context, and the folder its relative paths start from."""
-
-    body: Mapping[str, Any]
-    folder: Path
-    label: str
-
-    def text(self, key: str) -> str:
-        value = self.body.get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise ConfigError(f"{self.label}: {key} must be a string")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.body.get(key) or False
-        if not isinstance(value, bool):
-            raise ConfigError(f"{self.label}: {key} must be true or false")
-        return value
-
-    def path(self, key: str) -> Path | None:
-        text = self.text(key)
-        return self.folder / text if text else None
-
-    def data(self, key: str) -> bytes:
-        try:
-            return base64.b64decode(self.text(key), validate=True)
-        except binascii.Error:
-            raise ConfigError(f"{self.label}: {key} is not base64") from None
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.body.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{self.label}: {key} must be a list of strings")
-        return tuple(value)
-
-
-class Kubeconfig:
-    """Kubeconfig files, merged: the first that says something is believed."""
-
-    def __init__(self) -> None:
-        self.current_context = ""
-        self._entries: dict[str, dict[str, _Entry]] = {"cluster": {}, "user": {}, "context": {}}
-
-    @classmethod
-    def load(cls, paths: Iterable[Path], *, must_exist: bool = False) -> Kubeconfig:
-        """Read and merge files; one that is missing is skipped unless `must_exist`."""
-        merged = cls()
-        for path in paths:
-            if must_exist or path.exists():
-                merged._add(path)
-        return merged
-
-    def _add(self, path: Path) -> None:
-        try:
-            document = yaml.decode(path.read_bytes())
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror or error}") from None
-        except DecodeError as error:
-            raise ConfigError(f"{path}: {error}") from None
-        if document is None:
-            return
-        if not isinstance(document, dict):
-            raise ConfigError(f"{path}: not a kubeconfig; expected a mapping with clusters, users and contexts")
-        self.current_context = self.current_context or str(document.get("current-context") or "")
-        for kind, entries in self._entries.items():
-            for name, body in _named(document.get(f"{kind}s") or [], kind, path):
-                entries.setdefault(name, _Entry(body, path.parent, f'{path}: {kind} "{name}"'))
-
-    def _entry(self, kind: str, name: str) -> _Entry:
-        try:
-            return self._entries[kind][name]
-        except KeyError:
-            raise ConfigError(f'{kind} "{name}" does not exist') from None
-
-    def client_config(self, context: str = "", **overrides: Any) -> ClientConfig:
-        """The config of one context; `overrides` are fields that are known better than the files know them."""
-        from kapi.client.credentials import refuse_plugins
-
-        name = context or self.current_context
-        fields: dict[str, Any] = {}
-        user: _Entry | None = None
-        if name:
-            chosen = self._entry("context", name)
-            fields["namespace"] = chosen.text("namespace") or "default"
-            fields |= _server_fields(self._entry("cluster", chosen.text("cluster")))
-            user = self._entry("user", chosen.text("user")) if chosen.text("user") else None
-        elif "server" not in overrides:
-            raise ConfigError("the kubeconfig has no current-context; set one, or name a context")
-        if "server" in overrides:
-            # The name in the certificate belongs to the server that is not asked any more.
-            fields.pop("tls_server_name", None)
-        if overrides.get("ca_file") or overrides.get("ca_data") or overrides.get("insecure"):
-            fields = {key: value for key, value in fields.items() if key not in ("ca_file", "ca_data", "insecure")}
-        server = overrides.get("server", fields.get("server", ""))
-        if user is not None and server.startswith("https://"):
-            refuse_plugins(user.body, user.label)
-            fields |= _user_fields(user, overrides)
-        return ClientConfig(**{**fields, **overrides})
-
-
-def _named(entries: Any, kind: str, path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The entries of one of a kubeconfig's lists: `{name: ..., cluster: {...}}` and its like."""
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: {kind}s must be a list")
-    for index, entry in enumerate(entries):
-        body = (entry.get(kind) or {}) if isinstance(entry, dict) else None
-        if not isinstance(body, dict) or not isinstance(entry.get("name"), str):
-            raise ConfigError(f"{path}: {kind}s[{index}] must have a name and a {kind}")
-        yield entry["name"], body
-
-
-def _server_fields(cluster: _Entry) -> dict[str, Any]:
-    server = cluster.text("server")
-    if not server:
-        raise ConfigError(f"{cluster.label}: server is not set")
-    return {
-        "server": server,
-        "ca_file": cluster.path("certificate-authority"),
-        "ca_data": cluster.data("certificate-authority-data"),
-        "insecure": cluster.flag("insecure-skip-tls-verify"),
-        "tls_server_name": cluster.text("tls-server-name"),
-        "proxy": cluster.text("proxy-url"),
-    }
-
-
-def _user_fields(user: _Entry, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    readers: dict[str, tuple[Callable[[str], Any], str]] = {
-        "cert_file": (user.path, "client-certificate"),
-        "cert_data": (user.data, "client-certificate-data"),
-        "key_file": (user.path, "client-key"),
-        "key_data": (user.data, "client-key-data"),
-        "token": (user.text, "token"),
-        "token_file": (user.path, "tokenFile"),
-        "username": (user.text, "username"),
-        "password": (user.text, "password"),
-        "impersonate_user": (user.text, "as"),
-        "impersonate_uid": (user.text, "as-uid"),
-        "impersonate_groups": (user.texts, "as-groups"),
-    }
-    fields = {name: read(key) for name, (read, key) in readers.items()}
-    fields["impersonate_extra"] = _extra(user)
-    # A credential given explicitly replaces what the file has of its sort, in whatever form.
-    for sort in (("token", "token_file"), ("cert_file", "cert_data"), ("key_file", "key_data")):
-        if any(overrides.get(name) for name in sort):
-            fields = {name: value for name, value in fields.items() if name not in sort}
-    return fields
-
-
-def _extra(user: _Entry) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    extra = user.body.get("as-user-extra") or {}
-    if not isinstance(extra, dict):
-        raise ConfigError(f"{user.label}: as-user-extra must be a mapping")
-    inner = _Entry(extra, user.folder, f"{user.label}: as-user-extra")
-    return tuple((str(key), inner.texts(key)) for key in extra)

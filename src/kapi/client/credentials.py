@@ -1,77 +1,183 @@
 """Turning what a config says about us into what a connection and a request carry: a TLS context and headers.
 
-Secrets are read here and nowhere else. Files are read again when they are a while old, because tokens that are mounted
-into pods are renewed by writing the file anew. Credential plugins are refused with a clear text: running programs that
-a configuration file names is a decision of its own.
+Secrets are read here and nowhere else. Files are looked at before each request and read again when they have changed,
+because tokens and certificates that are mounted into pods are renewed by writing the files anew. Connections that are
+open stay as they are; new ones trust the authority, and show the certificate, that the files have now.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import os
 import ssl
 import tempfile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from kapi.base.clock import SystemClock
 from kapi.client.errors import ConfigError
+from kapi.client.plugin import ClusterInfo, ExecPlugin
+from kapi.client.proxy import proxy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kapi.base.clock import Clock
     from kapi.client.config import ClientConfig
+    from kapi.client.plugin import PluginCredentials
 
-TOKEN_SECONDS: Final = 60.0
-"""How long a token file is believed before it is read again."""
+_log = logging.getLogger("kapi.client")
 
 
-def refuse_plugins(user: Mapping[str, Any], label: str) -> None:
-    """Say so when a user of a kubeconfig can only be had from a plugin."""
-    for key, name in (("exec", "exec credential plugins"), ("auth-provider", "auth-provider plugins")):
-        if user.get(key):
-            raise ConfigError(f"{label}: {name} are not supported yet; use a token or a client certificate")
+class Presented(NamedTuple):
+    """What one request carries: headers, and the TLS context its connection is made with. Never print it."""
+
+    headers: tuple[tuple[str, str], ...]
+    tls: ssl.SSLContext | None
+    given: PluginCredentials | None = None
+
+    def __repr__(self) -> str:
+        return "Presented(<hidden>)"
 
 
 class Credentials:
-    """What each request of one config carries to say who sends it."""
+    """What each request of one config carries to say who sends it.
+
+    A token or password in the config goes before a plugin, as with kubectl, and so does a certificate.
+    """
 
     def __init__(self, config: ClientConfig, *, clock: Clock | None = None) -> None:
         if config.has_credentials and not config.is_tls:
             raise ConfigError(f"{config.server} is not https: credentials are not sent where anybody can read them")
         self._config = config
-        self._clock = clock or SystemClock()
-        self._fixed = list(_impersonation(config))
-        self._token = ""
-        self._token_read: float | None = None
+        self._impersonation = tuple(_impersonation(config))
+        self._token_file = _TokenFile(config.token_file) if config.token_file else None
+        self._tls = _TLS(config)
+        self._plugin: ExecPlugin | None = None
+        if config.exec is not None and not _has_own(config):
+            self._plugin = ExecPlugin(config.exec, lambda: _cluster_info(config), clock=clock)
 
-    def headers(self) -> list[tuple[str, str]]:
-        """Headers for a request made now."""
-        return [*self._authorization(), *self._fixed]
+    async def present(self) -> Presented:
+        """What a request made now carries; a plugin may have to be asked for it."""
+        given = await self._plugin.credentials() if self._plugin else None
+        pair = (given.certificate, given.key) if given and given.certificate else None
+        headers = (*self._authorization(given.token if given else ""), *self._impersonation)
+        return Presented(headers, self._tls.context(pair), given)
 
-    def _authorization(self) -> Iterator[tuple[str, str]]:
+    async def renew(self, refused: Presented) -> bool:
+        """The server did not accept what was presented: get it anew. Whether there is anything else to present now."""
+        if self._plugin is not None and refused.given is not None:
+            self._plugin.reject(refused.given)
+        if self._token_file is not None:
+            self._token_file.forget()
+        return await self.present() != refused
+
+    async def close(self) -> None:
+        """Stop a plugin that is running."""
+        if self._plugin is not None:
+            await self._plugin.close()
+
+    def _authorization(self, given: str) -> Iterator[tuple[str, str]]:
         config = self._config
-        token = config.token or (self._file_token(config.token_file) if config.token_file else "")
+        token = (self._token_file.token(config.token) if self._token_file else config.token) or given
         if token:
             yield "Authorization", f"Bearer {token}"
-        elif config.username:
+        elif config.username or config.password:
             pair = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
             yield "Authorization", f"Basic {pair}"
 
-    def _file_token(self, path: Path) -> str:
-        now = self._clock.monotonic()
-        if self._token_read is None or now - self._token_read > TOKEN_SECONDS:
+
+class _TokenFile:
+    """A token that is renewed by writing its file anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._state: object = None
+        self._token = ""
+
+    def forget(self) -> None:
+        """Read the file next time, changed or not."""
+        self._state = None
+
+    def token(self, otherwise: str) -> str:
+        """What the file has, or last had; `otherwise` when it never could be read."""
+        state = _state_of(self._path)
+        if state is None or state != self._state:
             try:
-                self._token = path.read_text().strip()
-            except OSError as error:
+                self._token = self._path.read_text().strip() or self._token
+                self._state = state
+            except (OSError, ValueError) as error:
                 # The file may be gone for the moment it is replaced; the token we have is likely still good.
-                if not self._token:
-                    raise ConfigError(f"token file {path}: {error.strerror or error}") from None
-            self._token_read = now
-        return self._token
+                if not self._token and not otherwise:
+                    raise ConfigError(f"token file {self._path}: {_why(error)}") from None
+        if not self._token and not otherwise:
+            raise ConfigError(f"token file {self._path} is empty")
+        return self._token or otherwise
+
+
+class _TLS:
+    """The TLS context of a config, made anew when its files change or a plugin gives another certificate."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        sources = (
+            (config.ca_file, config.ca_data),
+            (config.cert_file, config.cert_data),
+            (config.key_file, config.key_data),
+        )
+        self._files = tuple(path for path, data in sources if path is not None and not data)
+        self._pair: tuple[bytes, bytes] | None = None
+        self._states = self._look()
+        self._context = tls_context(config)
+
+    def context(self, pair: tuple[bytes, bytes] | None) -> ssl.SSLContext | None:
+        """The context for a connection made now; `pair` is a certificate with its key that a plugin gave."""
+        states = self._look()
+        if states != self._states or pair != self._pair:
+            try:
+                self._context = tls_context(self._config, pair)
+            except ConfigError as error:
+                if pair != self._pair:
+                    raise
+                # A certificate and its key cannot be replaced in one step; what we have is likely still good.
+                _log.warning("keeping the certificates that were read before: %s", error)
+                return self._context
+            self._states, self._pair = states, pair
+        return self._context
+
+    def _look(self) -> tuple[object, ...]:
+        return tuple(map(_state_of, self._files))
+
+
+def _state_of(path: Path) -> object:
+    """Something that is another thing once a file was written or replaced; None when there is no file."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+def _has_own(config: ClientConfig) -> bool:
+    """Whether a config can say who we are without a plugin."""
+    certificate = config.cert_file or config.cert_data
+    return bool(config.token or config.token_file or config.username or config.password or certificate)
+
+
+def _cluster_info(config: ClientConfig) -> ClusterInfo:
+    try:
+        ca_data = config.ca_data or (config.ca_file.read_bytes() if config.ca_file else b"")
+    except OSError as error:
+        raise ConfigError(f"{config.ca_file} cannot be used as an authority: {_why(error)}") from None
+    return ClusterInfo(
+        server=config.server,
+        tls_server_name=config.tls_server_name,
+        insecure=config.insecure,
+        ca_data=ca_data,
+        proxy=proxy_for(config),
+    )
 
 
 def _impersonation(config: ClientConfig) -> Iterator[tuple[str, str]]:
@@ -89,11 +195,11 @@ def _impersonation(config: ClientConfig) -> Iterator[tuple[str, str]]:
             yield f"Impersonate-Extra-{quote(key, safe='')}", value
 
 
-def tls_context(config: ClientConfig) -> ssl.SSLContext | None:
+def tls_context(config: ClientConfig, pair: tuple[bytes, bytes] | None = None) -> ssl.SSLContext | None:
     """The TLS context of a config; None for a server without TLS.
 
     Without an authority of its own a config trusts the system's. Names and certificates are always checked unless the
-    config says `insecure` in so many words.
+    config says `insecure` in so many words. `pair` is a certificate with its key for a config that has none.
     """
     if not config.is_tls:
         return None
@@ -105,7 +211,11 @@ def tls_context(config: ClientConfig) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_NONE
     else:
         _trust(context, config)
-    _show_certificate(context, config)
+    if pair is not None:
+        _show_certificate(context, *pair, "the certificate of the exec plugin")
+    else:
+        where = str(config.cert_file) if config.cert_file and not config.cert_data else "client-certificate-data"
+        _show_certificate(context, config.cert_data or config.cert_file, config.key_data or config.key_file, where)
     return context
 
 
@@ -122,8 +232,9 @@ def _trust(context: ssl.SSLContext, config: ClientConfig) -> None:
         raise ConfigError(f"{where} cannot be used as an authority: {_why(error)}") from None
 
 
-def _show_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
-    certificate, key = config.cert_data or config.cert_file, config.key_data or config.key_file
+def _show_certificate(
+    context: ssl.SSLContext, certificate: bytes | Path | None, key: bytes | Path | None, where: str
+) -> None:
     if not certificate and not key:
         return
     if not certificate or not key:
@@ -133,7 +244,6 @@ def _show_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
             # Without a password of ours OpenSSL would stop and ask the terminal for one.
             context.load_cert_chain(certificate_file, key_file, password="")
     except (OSError, ValueError) as error:
-        where = config.cert_file if not config.cert_data and config.cert_file else "client-certificate-data"
         raise ConfigError(f"{where} cannot be used as a client certificate: {_why(error)}") from None
 
 

@@ -1,7 +1,8 @@
 """What a server serves: groups, their versions, and the resources in them.
 
 Asked of the server in two requests where it speaks aggregated discovery, and group by group where it does not. The
-answer is kept until `invalidate`; everybody who needs it shares one `DiscoveryClient`.
+answer is kept until `invalidate`; everybody who needs it shares one `DiscoveryClient`. A group that cannot be asked
+about, because the server behind it is down, is a failure of that group and of no other.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from urllib.parse import quote
 
 from kapi.api.errors import ApiError
 from kapi.api.meta import GroupVersion, GroupVersionKind, GroupVersionResource
-from kapi.client.errors import AnswerError
+from kapi.base.clock import SystemClock
+from kapi.client.errors import AnswerError, ConnectionLost, TransportTimeout
 from kapi.client.rest import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kapi.api.meta import Object
+    from kapi.base.clock import Clock
     from kapi.client.rest import RESTClient
 
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -70,9 +73,11 @@ class Discovered:
 
 
 class DiscoveryClient:
-    """Asks once and remembers."""
+    """Asks once and remembers. `rounds` is how often the server was asked, each round counted from its beginning."""
 
-    def __init__(self, rest: RESTClient) -> None:
+    def __init__(self, rest: RESTClient, *, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.rounds = 0
         self._rest = rest
         self._known: Discovered | None = None
         self._lock = asyncio.Lock()
@@ -90,6 +95,7 @@ class DiscoveryClient:
         """Everything the server serves; callers at the same time share one round of requests."""
         async with self._lock:
             if self._known is None:
+                self.rounds += 1
                 core, groups = await asyncio.gather(self._below("/api"), self._below("/apis"))
                 parts = [*core, *groups]
                 self._known = Discovered(
@@ -112,9 +118,14 @@ class DiscoveryClient:
         if not isinstance(document, dict):
             raise AnswerError(f"{path} is not an object")
         # A server that does not know the aggregated form answers with plain JSON; only the type tells them apart.
-        if "as=APIGroupDiscoveryList" in answer.headers.get("Content-Type", "").replace(" ", ""):
-            return [_aggregated_group(group) for group in document.get("items") or []]
-        return await self._one_by_one(list(_listed_versions(document)))
+        is_aggregated = "as=APIGroupDiscoveryList" in answer.headers.get("Content-Type", "").replace(" ", "")
+        try:
+            if is_aggregated:
+                return [_aggregated_group(group) for group in document.get("items") or []]
+            versions = list(_listed_versions(document))
+        except (AttributeError, KeyError, TypeError):
+            raise AnswerError(f"{path} does not describe groups and versions") from None
+        return await self._one_by_one(versions)
 
     async def _one_by_one(self, versions: list[GroupVersion]) -> list[Discovered]:
         limit = asyncio.Semaphore(_AT_ONCE)
@@ -122,10 +133,14 @@ class DiscoveryClient:
         async def ask(version: GroupVersion) -> Discovered:
             async with limit:
                 try:
-                    document = await self._rest.request("GET", _path(version))
-                except ApiError as error:  # an aggregated server that is down must not take the others with it
-                    return Discovered((), (version,), ((version, error.message),))
-            return Discovered(tuple(_listed_resources(version, document)), (version,))
+                    # A server behind this one that is down is not waited for: it must not take the others with it.
+                    document = await self._rest.request("GET", _path(version), retries=0)
+                    return Discovered(tuple(_listed_resources(version, document)), (version,))
+                except (ApiError, ConnectionLost, TransportTimeout) as error:
+                    why = str(error)
+                except (AttributeError, KeyError, TypeError):
+                    why = "the answer does not describe resources"
+            return Discovered((), (version,), ((version, why),))
 
         return list(await asyncio.gather(*map(ask, versions)))
 

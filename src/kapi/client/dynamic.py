@@ -1,6 +1,6 @@
 """Objects as plain dictionaries, by resource: the client for kinds nobody has classes for.
 
-    pods = DynamicClient(rest).resource(gvr, namespace="default")
+    pods = DynamicClient(rest).resource(gvr, namespace="default")     # or: await client.kind(gvk, namespace="default")
     await pods.create({...})
     async with pods.watch(resource_version=...) as events:
         async for event in events: ...
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from kapi.api.patch import APPLY_PATCH, MERGE_PATCH
+from kapi.client.discovery import DiscoveryClient
 from kapi.client.errors import AnswerError, error_from_status
+from kapi.client.mapper import RESTMapper
+from kapi.client.options import delete_body, object_path, resource_path, write_query
 from kapi.client.rest import JSON, MAX_LINE_BYTES
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
@@ -24,30 +26,39 @@ from kapi.codec.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kapi.api.meta import GroupVersionResource, Object
+    from kapi.api.meta import GroupVersionKind, GroupVersionResource, Object
+    from kapi.client.options import WriteOptions
     from kapi.client.rest import RESTClient
 
+T = TypeVar("T")
 
 PAGE: Final = 500
 """How many objects `pages` asks for at a time, as kubectl does."""
 
 
-class WatchEvent(NamedTuple):
+class WatchEvent(NamedTuple, Generic[T]):
     """A change: ADDED, MODIFIED, DELETED or BOOKMARK, and the object as it then was."""
 
     type: str
-    object: Object
+    object: T
 
 
 class DynamicClient:
-    """Every resource of one server."""
+    """Every resource of one server. The mapper is for asking by kind, and made when it is first needed."""
 
-    def __init__(self, rest: RESTClient) -> None:
+    def __init__(self, rest: RESTClient, mapper: RESTMapper | None = None) -> None:
         self._rest = rest
+        self._mapper = mapper
 
     def resource(self, gvr: GroupVersionResource, namespace: str = "") -> ResourceClient:
         """One resource, in one namespace; without one it is cluster-scoped, or all namespaces are meant."""
         return ResourceClient(self._rest, gvr, namespace)
+
+    async def kind(self, gvk: GroupVersionKind, namespace: str = "") -> ResourceClient:
+        """The resource of a kind, in one namespace or in all; `NoMatch` when the server has none."""
+        if self._mapper is None:
+            self._mapper = RESTMapper(DiscoveryClient(self._rest))
+        return self.resource((await self._mapper.by_kind(gvk)).gvr, namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +71,7 @@ class ResourceClient:
 
     def path(self, name: str = "", subresource: str = "") -> str:
         """Where the collection, an object or a part of it is found."""
-        group, version, resource = self.gvr
-        parts = ["apis", group, version] if group else ["api", version]
-        if self.namespace:
-            parts += ["namespaces", self.namespace]
-        parts.append(resource)
-        parts += [part for part in (name, *subresource.split("/")) if part]
-        return "/" + "/".join(map(_segment, parts))
+        return resource_path(self.gvr, self.namespace, name, subresource)
 
     async def get(
         self,
@@ -145,7 +150,7 @@ class ResourceClient:
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109
         max_line_bytes: int = MAX_LINE_BYTES,
-    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+    ) -> AsyncIterator[AsyncIterator[WatchEvent[Object]]]:
         """Changes as they happen. Ends when the server ends it, after `timeout_seconds` or its own time.
 
         An ERROR event is raised as the error it carries: `Expired` means that the revision is too old to watch from.
@@ -178,7 +183,7 @@ class ResourceClient:
     ) -> Object:
         """Create an object; with `name` and `subresource`, post to a part of one (a binding, an eviction, a token)."""
         path = self._one(name, subresource) if name else self.path()
-        query = _write_query(field_manager, field_validation, dry_run=dry_run)
+        query = write_query({"field_manager": field_manager, "field_validation": field_validation, "dry_run": dry_run})
         return _object(await self.rest.request("POST", path, query=query, body=obj, timeout=timeout))
 
     async def replace(
@@ -193,7 +198,7 @@ class ResourceClient:
     ) -> Object:
         """Put an object in the place of the one of its name; `Conflict` when its resourceVersion is stale."""
         path = self._one((obj.get("metadata") or {}).get("name") or "", subresource)
-        query = _write_query(field_manager, field_validation, dry_run=dry_run)
+        query = write_query({"field_manager": field_manager, "field_validation": field_validation, "dry_run": dry_run})
         return _object(await self.rest.request("PUT", path, query=query, body=obj, timeout=timeout))
 
     async def patch(
@@ -210,7 +215,12 @@ class ResourceClient:
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Object:
         """Change an object by a patch of one of the four types; what it does not mention stays."""
-        query = {**_write_query(field_manager, field_validation, dry_run=dry_run), "force": force}
+        options: WriteOptions = {
+            "field_manager": field_manager,
+            "field_validation": field_validation,
+            "dry_run": dry_run,
+        }
+        query = {**write_query(options), "force": force}
         answer = await self.rest.request(
             "PATCH", self._one(name, subresource), query=query, body=patch, content_type=patch_type, timeout=timeout
         )
@@ -255,7 +265,15 @@ class ResourceClient:
 
         With `uid` or `resource_version` only that very object is deleted, `Conflict` otherwise.
         """
-        options = _delete_options(propagation, grace_period, uid, resource_version, dry_run=dry_run)
+        options = delete_body(
+            {
+                "propagation": propagation,
+                "grace_period": grace_period,
+                "uid": uid,
+                "resource_version": resource_version,
+                "dry_run": dry_run,
+            }
+        )
         return _object(await self.rest.request("DELETE", self._one(name), body=options, timeout=timeout))
 
     async def delete_collection(
@@ -270,45 +288,12 @@ class ResourceClient:
     ) -> Object:
         """Delete all objects that the selectors select."""
         query = {"labelSelector": label_selector or None, "fieldSelector": field_selector or None}
-        options = _delete_options(propagation, grace_period, None, None, dry_run=dry_run)
+        options = delete_body({"propagation": propagation, "grace_period": grace_period, "dry_run": dry_run})
         return _object(await self.rest.request("DELETE", self.path(), query=query, body=options, timeout=timeout))
 
     def _one(self, name: str, subresource: str = "") -> str:
-        # Without this an empty name would address the whole collection: a delete of everything.
-        if not name:
-            raise ValueError(f"a name is needed to address one of {self.gvr.resource}")
-        return self.path(name, subresource)
-
-
-def _segment(text: str) -> str:
-    """One part of a path, which cannot become two or climb up."""
-    if not text or text in (".", "..") or "/" in text or "%" in text:
-        raise ValueError(
-            f"{text!r} cannot be part of a path: it must not be empty, '.' or '..', nor contain '/' or '%'"
-        )
-    return quote(text, safe="")
-
-
-def _write_query(field_manager: str | None, field_validation: str | None, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "fieldManager": field_manager,
-        "fieldValidation": field_validation,
-        "dryRun": "All" if dry_run else None,
-    }
-
-
-def _delete_options(
-    propagation: str | None, grace_period: int | None, uid: str | None, version: str | None, *, dry_run: bool
-) -> Object:
-    preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
-    options = {
-        "propagationPolicy": propagation,
-        "gracePeriodSeconds": grace_period,
-        "preconditions": preconditions or None,
-        "dryRun": ["All"] if dry_run else None,
-    }
-    head = {"kind": "DeleteOptions", "apiVersion": "v1"}
-    return {**head, **{key: value for key, value in options.items() if value is not None}}
+        # Never the path of the collection: an empty name would be a delete of everything.
+        return object_path(self.gvr, self.namespace, name, subresource)
 
 
 def _object(answer: Any) -> Object:
@@ -317,7 +302,7 @@ def _object(answer: Any) -> Object:
     return answer
 
 
-async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent[Object]]:
     async for line in lines:
         try:
             frame = json.decode(line)

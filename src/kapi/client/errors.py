@@ -4,8 +4,10 @@
     ClientError
     ├── ConfigError                 there is no way to even ask: the configuration does not add up
     ├── NoMatch                     the server has no such resource or kind
+    ├── WaitTimeout                 what was waited for did not happen in time; a TimeoutError too
     └── TransportError              no usable answer
         ├── ConnectError            nothing was sent; asking again is safe
+        ├── ConnectionLost          the connection broke; a write may or may not have happened
         ├── TransportTimeout        time ran out; a write may or may not have happened
         └── AnswerError             an answer that breaks the protocol: a redirect, bad JSON, an endless line
 
@@ -33,6 +35,10 @@ class NoMatch(ClientError):
     """The server does not have what was asked for, not even after looking again."""
 
 
+class WaitTimeout(ClientError, TimeoutError):
+    """An object did not come into the state that was waited for; the text says how it was last seen."""
+
+
 class TransportError(ClientError):
     """The request got no usable answer."""
 
@@ -44,6 +50,10 @@ class ConnectError(TransportError):
         super().__init__(message)
         self.host = host
         self.refused = refused
+
+
+class ConnectionLost(TransportError):
+    """The connection broke before the answer was complete; a write may or may not have happened."""
 
 
 class TransportTimeout(TransportError):

@@ -1,21 +1,29 @@
 """From what people and manifests call a resource to the resource the server has.
 
 `pods`, `pod`, `po`, `Pod`, `deployments.apps` and `deployments.v1.apps` all find one; so do the group, version and kind
-of an object. Where several resources answer to a name, the first in the server's own order is meant. A name that is not
-found makes the mapper ask the server once more, for it may have been added since.
+of an object. Where several resources answer to a name, the first in the server's own order is meant. Nothing is asked
+before the first question. A name that is not found makes the mapper ask the server again, for it may have been added
+since.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.client.errors import NoMatch
+from kapi.client.ratelimit import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kapi.api.meta import GroupVersionKind
-    from kapi.client.discovery import APIResource, DiscoveryClient
+    from kapi.api.meta import GroupVersionKind, GroupVersionResource
+    from kapi.client.discovery import APIResource, Discovered, DiscoveryClient
+
+REFRESH_SECONDS: Final = 1.0
+"""How often, over time, things that are not found make the mapper ask the server what it serves."""
+REFRESH_BURST: Final = 3
+"""How often they do so at once: a program that defines a kind or two and goes on to use them should not wait."""
 
 
 class _Name(NamedTuple):
@@ -27,21 +35,44 @@ class _Name(NamedTuple):
 
 
 class RESTMapper:
-    """Names to resources, for one server."""
+    """Names to resources, for one server.
 
-    def __init__(self, discovery: DiscoveryClient) -> None:
+    That something does not exist is only ever said by a server that was asked after the question was. Questions that
+    find nothing share an answer, and wait for each other once there are more of them than one per `refresh_seconds`, so
+    that a program that keeps asking for what is not there cannot keep the server busy.
+    """
+
+    def __init__(self, discovery: DiscoveryClient, *, refresh_seconds: float = REFRESH_SECONDS) -> None:
         self._discovery = discovery
+        self._limit = TokenBucket(1 / refresh_seconds, REFRESH_BURST, clock=discovery.clock)
+        self._refreshing = asyncio.Lock()
+        self._indexed: Discovered | None = None
+        self._by_kind: dict[GroupVersionKind, APIResource] = {}
 
     async def by_kind(self, gvk: GroupVersionKind) -> APIResource:
         """The resource that serves objects of a kind; `NoMatch` when there is none."""
-        found = await self._find(lambda resources: _first(resources, gvk))
+        found = await self._find(lambda known: self._index(known).get(gvk))
         if found is None:
-            raise NoMatch(f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"')
+            raise NoMatch(
+                f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
+                + await self._excuse(gvk.group, gvk.version)
+            )
+        return found
+
+    async def by_resource(self, gvr: GroupVersionResource) -> APIResource:
+        """A resource by its exact name; `NoMatch` when there is none."""
+        found = await self._find(lambda known: next((each for each in known.resources if each.gvr == gvr), None))
+        if found is None:
+            where = f"{gvr.group}/{gvr.version}" if gvr.group else gvr.version
+            raise NoMatch(
+                f'no matches for resource "{gvr.resource}" in version "{where}"'
+                + await self._excuse(gvr.group, gvr.version)
+            )
         return found
 
     async def by_name(self, name: str) -> APIResource:
         """The resource people mean by a name; `NoMatch` when there is none."""
-        found = await self._find(lambda resources: _by_name(resources, name))
+        found = await self._find(lambda known: _by_name(known.resources, name))
         if found is None:
             raise NoMatch(f'the server doesn\'t have a resource type "{name.split(".", 1)[0]}"')
         return found
@@ -54,17 +85,32 @@ class RESTMapper:
                 found.setdefault((resource.group, resource.resource), resource)
         return list(found.values())
 
-    async def _find(self, look: Callable[[tuple[APIResource, ...]], APIResource | None]) -> APIResource | None:
-        was_cached = self._discovery.is_cached
-        found = look((await self._discovery.discover()).resources)
-        if found is None and was_cached:
-            self._discovery.invalidate()
-            found = look((await self._discovery.discover()).resources)
-        return found
+    async def _find(self, look: Callable[[Discovered], APIResource | None]) -> APIResource | None:
+        rounds = self._discovery.rounds
+        found = look(await self._discovery.discover())
+        return found if found is not None else look(await self._later_than(rounds))
 
+    async def _later_than(self, rounds: int) -> Discovered:
+        """What the server says when it is asked after so many rounds."""
+        async with self._refreshing:
+            if self._discovery.rounds <= rounds:
+                await self._limit.wait()
+                self._discovery.invalidate()
+            return await self._discovery.discover()
 
-def _first(resources: tuple[APIResource, ...], gvk: GroupVersionKind) -> APIResource | None:
-    return next((resource for resource in resources if resource.gvk == gvk), None)
+    def _index(self, known: Discovered) -> dict[GroupVersionKind, APIResource]:
+        if self._indexed is not known:
+            # Of several resources of a kind the first is meant, so it is entered last.
+            self._by_kind = {resource.gvk: resource for resource in reversed(known.resources)}
+            self._indexed = known
+        return self._by_kind
+
+    async def _excuse(self, group: str, version: str) -> str:
+        """What is to be said of a version that the server could not describe."""
+        for failed, why in (await self._discovery.discover()).failures:
+            if failed == (group, version):
+                return f"; the server could not say what {failed} has: {why}"
+        return ""
 
 
 def _by_name(resources: tuple[APIResource, ...], name: str) -> APIResource | None:

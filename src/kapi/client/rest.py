@@ -1,42 +1,42 @@
 """Requests to one API server: a path, a query and a body in, a decoded answer or an error out.
 
 `RESTClient` knows HTTP and Status and nothing of resources; discovery and the dynamic client are built on it. It owns
-the connections, so one per config and event loop is enough, and it must be closed. aiohttp stays behind this module:
-what callers see are our own errors.
+the connections, so one per config and event loop is enough, and it must be closed. What is tried again, and what each
+answer means, is decided here; how bytes travel is `transport`'s business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
+import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
-import aiohttp
-from yarl import URL
-
-from kapi.client.credentials import Credentials, tls_context
+from kapi.client.credentials import Credentials
 from kapi.client.errors import (
     AnswerError,
-    ConfigError,
-    ConnectError,
+    ConnectionLost,
     TransportError,
     TransportTimeout,
     error_from_status,
     error_from_text,
 )
+from kapi.client.proxy import proxy_for
+from kapi.client.ratelimit import TokenBucket
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from kapi.api.errors import ApiError
     from kapi.base.clock import Clock
     from kapi.client.config import ClientConfig
+    from kapi.client.credentials import Presented
+    from kapi.client.transport import Reply, Transport
 
 JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -48,11 +48,21 @@ MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 
 RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
+_READS: Final = frozenset({"GET", "HEAD"})
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-_ASKED_TO_WAIT: Final = frozenset({429, 503})
-_HEADER_BYTES: Final = 64 * 1024
+_BREAKS: Final = 2
+_BREAK_SECONDS: Final = 0.1
 
 _log = logging.getLogger("kapi.client")
+
+
+class _Request(NamedTuple):
+    """A request but for what says who sends it."""
+
+    method: str
+    url: str
+    headers: list[tuple[str, str]]
+    data: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +81,17 @@ class Answer:
 class RESTClient:
     """A connection pool to one server, used as `async with RESTClient(config) as client`.
 
-    An answer that is not a success is raised as the `ApiError` of its Status. Requests that can be repeated without
-    harm are repeated when the server asks to wait (429 or 503 with Retry-After); nothing else is, because only the
-    caller knows what a second try means. Redirects are refused: they would carry credentials to somebody the config
-    does not name.
+    An answer that is not a success is raised as the `ApiError` of its Status. What is tried again, and nothing else,
+    because only the caller knows what a second try means:
+
+    * after 429 with Retry-After, any request: the server says that it did nothing;
+    * after 503 with Retry-After, a request that can be repeated without harm: GET, HEAD, PUT, DELETE;
+    * after a connection broke, GET and HEAD a few times, PUT and DELETE once and by the HTTP library: that such a
+      write had happened already shows as `Conflict` or `NotFound`;
+    * after 401, any request once, when there are other credentials to show by then.
+
+    All tries together stay within the time-out, and a wait that would not is not begun. Redirects are refused: they
+    would carry credentials to somebody the config does not name.
     """
 
     def __init__(
@@ -87,9 +104,10 @@ class RESTClient:
         self.config = config
         self._base = config.server.rstrip("/")
         self._credentials = Credentials(config, clock=clock)
-        self._tls = tls_context(config)
+        self._proxy = proxy_for(config)
+        self._limit = TokenBucket(config.qps, config.burst, clock=clock) if config.qps > 0 else None
         self._on_warning = on_warning or (lambda text: _log.warning("%s", text))
-        self._session: aiohttp.ClientSession | None = None
+        self._transport: Transport | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,9 +117,10 @@ class RESTClient:
 
     async def close(self) -> None:
         """Close the connections; streams that are open end."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._credentials.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
 
     async def request(
         self,
@@ -113,10 +132,18 @@ class RESTClient:
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - covers all tries and what is raised is ours
+        retries: int = RETRIES,
     ) -> Any:
         """One request; the decoded answer. See `send`."""
         answer = await self.send(
-            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
+            method,
+            path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            timeout=timeout,
+            retries=retries,
         )
         return answer.decoded()
 
@@ -130,16 +157,17 @@ class RESTClient:
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - covers all tries and what is raised is ours
+        retries: int = RETRIES,
     ) -> Answer:
         """One request; the answer as it came.
 
         `path` is absolute and already escaped. Query values that are None are left out. A body that is not bytes is
         sent as JSON. `timeout` is in seconds, covers every try, and is the config's unless given.
         """
-        async with self._deadline(f"{method} {path}", timeout):
-            response = await self._tries(method, path, query, body, content_type, accept)
-            with _translated(self._base):
-                return Answer(response.status, response.headers, await response.read())
+        request = self._prepare(method, path, query, body, content_type, accept)
+        async with self._deadline(f"{method} {path}", timeout) as deadline:
+            reply = await self._tries(request, deadline, retries, whole=True)
+            return Answer(reply.status, reply.headers, reply.content)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -149,99 +177,97 @@ class RESTClient:
         query: Mapping[str, Any] | None = None,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - for the opening only
+        idle_timeout: float | None = None,
         max_line_bytes: int = MAX_LINE_BYTES,
+        retries: int = RETRIES,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """GET an endless answer, line by line. Entered once the server has said yes; `timeout` covers only that."""
-        async with self._deadline(f"GET {path}", timeout):
-            response = await self._tries("GET", path, query, None, JSON, accept)
+        """GET an endless answer, line by line. Entered once the server has said yes; `timeout` covers only that.
+
+        With `idle_timeout` a stream on which nothing comes for so many seconds ends with `TransportTimeout`: the other
+        side may be gone without a word. Bytes count, not lines.
+        """
+        request = self._prepare("GET", path, query, None, JSON, accept)
+        async with self._deadline(f"GET {path}", timeout) as deadline:
+            reply = await self._tries(request, deadline, retries, whole=False)
         try:
-            yield _lines(response.content, self._base, max_line_bytes)
+            yield reply.lines(max_line_bytes, idle_timeout)
         finally:
-            await _cut(response)
+            await reply.cut()
 
     @contextlib.asynccontextmanager
-    async def _deadline(self, what: str, timeout: float | None) -> AsyncIterator[None]:  # noqa: ASYNC109
+    async def _deadline(self, what: str, timeout: float | None) -> AsyncIterator[float]:  # noqa: ASYNC109
         seconds = self.config.timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(seconds):
-                yield
+                yield asyncio.get_running_loop().time() + seconds
         except TimeoutError:
             raise TransportTimeout(f"{what}: no answer from {self._base} within {seconds:g} s") from None
 
-    async def _tries(
+    def _prepare(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str, accept: str
-    ) -> aiohttp.ClientResponse:
-        """A response that says yes; repeated as often as the server may ask for it."""
-        url = self._url(path, query)
-        headers: list[tuple[str, str]] = [("Accept", accept)]
+    ) -> _Request:
+        headers = [("Accept", accept)]
         data: bytes | None = None
         if body is not None:
             data = body if isinstance(body, bytes) else json.encode(body)
             headers.append(("Content-Type", content_type))
-        for attempt in range(RETRIES + 1):
-            with _translated(self._base):
-                response = await self._once(method, url, headers, data)
-            if response.status < 300:
-                self._warn(response)
-                return response
-            with _translated(self._base):
-                content = await response.read()
-            error = self._error(response, content)
-            delay = _retry_after(response)
-            if attempt == RETRIES or delay is None or method not in _IDEMPOTENT:
-                raise error
+        return _Request(method, self._url(path, query), headers, data)
+
+    async def _tries(self, request: _Request, deadline: float, retries: int, *, whole: bool) -> Reply:
+        """A reply that says yes, read to its end when it is wanted `whole`; see the class for what is repeated."""
+        failure: ApiError | TransportError
+        attempt, may_renew = 0, True
+        while True:
+            presented = await self._credentials.present()
+            if self._limit is not None:
+                await self._limit.wait()
+            try:
+                reply = await self._once(request, presented, whole=whole)
+            except ConnectionLost as error:
+                failure, delay = error, _after_break(request.method, attempt)
+            else:
+                if reply.status < 300:
+                    self._warn(reply)
+                    return reply
+                if reply.status == 401 and may_renew and await self._credentials.renew(presented):
+                    may_renew = False
+                    continue
+                failure, delay = self._error(reply), _retry_after(request.method, reply)
+            if delay is None or attempt >= retries or asyncio.get_running_loop().time() + delay >= deadline:
+                raise failure
+            attempt += 1
             await asyncio.sleep(delay)
-        raise AssertionError("unreachable: the last try raises")
 
-    async def _once(
-        self, method: str, url: URL, headers: list[tuple[str, str]], data: bytes | None
-    ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            self._session = self._new_session()
-        return await self._session.request(
-            method,
-            url,
-            headers=[*headers, *self._credentials.headers()],
-            data=data,
-            allow_redirects=False,
-            server_hostname=(self.config.tls_server_name or None) if self._tls else None,
-            proxy=self.config.proxy or None,
+    async def _once(self, request: _Request, presented: Presented, *, whole: bool) -> Reply:
+        if self._transport is None:
+            # The HTTP library is most of what there is to import, so it waits until there is something to send.
+            from kapi.client.transport import Transport
+
+            self._transport = Transport(self.config, self._proxy)
+        headers = [*request.headers, *presented.headers]
+        return await self._transport.send(
+            request.method, request.url, headers, request.data, tls=presented.tls, whole=whole
         )
 
-    def _new_session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            # Watches each hold a connection for as long as they last, so there is no useful limit.
-            connector=aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": self.config.user_agent},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.config.connect_timeout),
-            max_line_size=_HEADER_BYTES,
-            max_field_size=_HEADER_BYTES,
-        )
-
-    def _url(self, path: str, query: Mapping[str, Any] | None) -> URL:
+    def _url(self, path: str, query: Mapping[str, Any] | None) -> str:
         if not path.startswith("/") or any(character in "?#\\" or character <= " " for character in path):
             raise ValueError(f"{path!r} is not an absolute, escaped path")
         pairs = {key: _query_text(value) for key, value in (query or {}).items() if value is not None}
-        text = self._base + path + ("?" + urlencode(pairs, quote_via=quote, safe="") if pairs else "")
-        try:
-            return URL(text, encoded=True)
-        except ValueError as error:
-            raise ConfigError(f"the server's address {self._base!r} cannot be used: {error}") from None
+        return self._base + path + ("?" + urlencode(pairs, quote_via=quote, safe="") if pairs else "")
 
-    def _error(self, response: aiohttp.ClientResponse, content: bytes) -> ApiError | TransportError:
-        if 300 <= response.status < 400:
-            target = response.headers.get("Location", "nowhere")
+    def _error(self, reply: Reply) -> ApiError | TransportError:
+        if 300 <= reply.status < 400:
+            target = reply.headers.get("Location", "nowhere")
             return AnswerError(f"{self._base} answered with a redirect to {target}, which is not followed")
-        if response.content_type == JSON:
+        if reply.content_type == JSON:
             with contextlib.suppress(DecodeError):  # a proxy's idea of JSON; the HTTP status still counts
-                status = json.decode(content)
+                status = json.decode(reply.content)
                 if isinstance(status, dict) and status.get("kind") == "Status":
-                    return error_from_status(status, response.status)
-        return error_from_text(response.status, content.decode("utf-8", "replace"))
+                    return error_from_status(status, reply.status)
+        return error_from_text(reply.status, reply.content.decode("utf-8", "replace"))
 
-    def _warn(self, response: aiohttp.ClientResponse) -> None:
-        for header in response.headers.getall("Warning", ()):
+    def _warn(self, reply: Reply) -> None:
+        for header in reply.all_of("Warning"):
             text = _warning_text(header)
             if text:
                 self._on_warning(text)
@@ -258,12 +284,23 @@ def _query_text(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
-    """Seconds the server asks us to wait; None when it does not ask."""
-    text = response.headers.get("Retry-After", "")
-    if response.status not in _ASKED_TO_WAIT or not text.isascii() or not text.isdigit():
+def _retry_after(method: str, reply: Reply) -> float | None:
+    """Seconds the server asks us to wait before the request is made again; None when it is not to be made again."""
+    text = reply.headers.get("Retry-After", "")
+    may_repeat = reply.status == 429 or (reply.status == 503 and method in _IDEMPOTENT)
+    if not may_repeat or not text.isascii() or not text.isdigit():
         return None
     return min(float(text[:9]), MAX_RETRY_SECONDS)
+
+
+def _after_break(method: str, attempt: int) -> float | None:
+    """Seconds until a request whose connection broke is made again; None when it is not.
+
+    The jitter keeps the clients of a server that went away from all coming back at the same instant.
+    """
+    if method not in _READS or attempt >= _BREAKS:
+        return None
+    return _BREAK_SECONDS * (1 << attempt) * (1 + random.random())  # noqa: S311 - spreads load, hides nothing
 
 
 def _warning_text(header: str) -> str:
@@ -278,63 +315,3 @@ def _warning_text(header: str) -> str:
             break
         text += next(characters, "") if character == "\\" else character
     return text
-
-
-async def _cut(response: aiohttp.ClientResponse) -> None:
-    """Leave an answer that has not ended. A polite TLS farewell could outlast the event loop, so there is none."""
-    connection = response.connection
-    transport = connection.transport if connection else None
-    response.close()
-    if transport is not None:
-        transport.abort()
-        await asyncio.sleep(0)  # the transport lets go of its socket in the loop's next round
-
-
-async def _lines(content: aiohttp.StreamReader, base: str, max_bytes: int) -> AsyncIterator[bytes]:
-    """The lines of a stream. aiohttp's own reader stops at 128 KiB, and watch events are longer than that."""
-    buffer = bytearray()
-    while True:
-        with _translated(base):
-            chunk = await content.readany()
-        if not chunk:
-            break
-        searched = len(buffer)
-        buffer += chunk
-        start = 0
-        while (end := buffer.find(b"\n", max(start, searched))) >= 0:
-            if end > start:
-                yield bytes(buffer[start:end])
-            start = end + 1
-        del buffer[:start]
-        if len(buffer) > max_bytes:
-            raise AnswerError(f"{base} sent a line of more than {max_bytes} bytes")
-    if buffer.strip():
-        raise AnswerError(f"{base} ended the stream in the middle of a line")
-
-
-@contextlib.contextmanager
-def _translated(base: str) -> Iterator[None]:
-    """Our errors for aiohttp's."""
-    try:
-        yield
-    except aiohttp.ClientConnectorError as error:
-        raise _connect_error(base, error) from None
-    except aiohttp.ConnectionTimeoutError:
-        raise ConnectError(f"connecting to {base} took too long", host=_host(base)) from None
-    except aiohttp.ClientError as error:
-        why = str(error) or type(error).__name__
-        raise TransportError(f"the connection to {base} failed: {why}") from None
-
-
-def _connect_error(base: str, error: aiohttp.ClientConnectorError) -> ConnectError:
-    host = _host(base)
-    if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError)):
-        why = getattr(error, "certificate_error", None) or error.os_error
-        return ConnectError(f"the server at {host} could not be trusted: {why}", host=host)
-    refused = isinstance(error.os_error, ConnectionRefusedError) or error.os_error.errno == errno.ECONNREFUSED
-    why = "connection refused" if refused else error.os_error.strerror or str(error.os_error)
-    return ConnectError(f"connecting to {base} failed: {why}", host=host, refused=refused)
-
-
-def _host(base: str) -> str:
-    return base.split("//", 1)[-1].split("/", 1)[0]

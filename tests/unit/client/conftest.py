@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from kapi.base.tls import Authority, KeyPair, server_context
 from kapi.client import ClientConfig
 from live_plane import live_plane
 
@@ -19,27 +20,34 @@ def admin(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nothing_configured(monkeypatch, tmp_path):
     """No test finds the developer's own cluster."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", *proxies):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+CUT = object()
 
 
 class Script:
     """An HTTP server on loopback that answers with the next of `answers`, whatever it is asked.
 
-    An answer is bytes, or a list of them which are sent piece by piece. What was asked is in `requests`.
+    An answer is bytes, or a list of them which are sent piece by piece, or CUT, which is a connection reset. What was
+    asked is in `requests`. With `files`, a certificate and its key, it speaks TLS.
     """
 
-    def __init__(self, answers):
+    def __init__(self, answers, files=None):
         self.answers = list(answers)
+        self.files = files
         self.requests = []
         self.url = ""
         self._talks = {}
 
     @contextlib.asynccontextmanager
     async def serving(self):
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        context = server_context(self.files) if self.files else None
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
             yield ClientConfig(self.url)
         finally:
@@ -76,6 +84,9 @@ class Script:
                 if not self.answers:
                     break
                 answer = self.answers.pop(0)
+                if answer is CUT:
+                    writer.transport.abort()
+                    break
                 for piece in answer if isinstance(answer, list) else [answer]:
                     writer.write(piece)
                     await writer.drain()
@@ -93,6 +104,20 @@ def http(status, body=b"", content_type="application/json", **headers):
 @pytest.fixture
 def script():
     return Script
+
+
+@pytest.fixture
+def cut():
+    return CUT
+
+
+@pytest.fixture
+def authority(tmp_path):
+    """An authority, and a certificate of a server on loopback that it issued."""
+    made = Authority.ensure(KeyPair(tmp_path / "ca.crt", tmp_path / "ca.key"), "test")
+    files = KeyPair(tmp_path / "server.crt", tmp_path / "server.key")
+    made.ensure_server(files, ["127.0.0.1"])
+    return made.files.certificate, files
 
 
 @pytest.fixture(name="http")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kapi.client import ClientConfig, ConfigError
-from kapi.client.config import Kubeconfig
+from kapi.client.kubeconfig import Kubeconfig
+from kapi.client.plugin import ExecConfig
 from kapi.codec import yaml
 
 
@@ -96,12 +97,9 @@ def test_credentials_stay_home_when_there_is_no_tls(tmp_path):
     assert not ClientConfig.from_kubeconfig(path).has_credentials
 
 
-@pytest.mark.parametrize(
-    ("key", "what"), [("exec", "exec credential plugins"), ("auth-provider", "auth-provider plugins")]
-)
-def test_credential_plugins_are_refused_in_clear_words(tmp_path, key, what):
-    path = _kubeconfig(tmp_path / "c", user={key: {"command": "x"}})
-    with pytest.raises(ConfigError, match=f'user "here": {what} are not supported yet'):
+def test_auth_provider_plugins_are_refused_in_clear_words(tmp_path):
+    path = _kubeconfig(tmp_path / "c", user={"auth-provider": {"name": "x"}})
+    with pytest.raises(ConfigError, match='user "here": auth-provider plugins are not supported'):
         ClientConfig.from_kubeconfig(path)
 
 
@@ -199,7 +197,15 @@ def test_outside_of_a_pod_there_is_no_account(tmp_path):
 
 
 MARK = "hunter2"
-SAMPLES = {"str": MARK, "bytes": MARK.encode(), "Path | None": Path(MARK), "bool": True, "float": 77.0}
+SAMPLES = {
+    "str": MARK,
+    "bytes": MARK.encode(),
+    "Path | None": Path(MARK),
+    "bool": True,
+    "float": 77.0,
+    "int": 77,
+    "ExecConfig | None": ExecConfig(MARK),
+}
 ABOUT_THE_SERVER = {
     "server",
     "ca_file",
@@ -211,6 +217,8 @@ ABOUT_THE_SERVER = {
     "timeout",
     "connect_timeout",
     "user_agent",
+    "qps",
+    "burst",
 }
 
 
@@ -239,3 +247,117 @@ def test_printing_a_config_shows_no_secret():
         assert MARK not in text
         assert "token=<hidden>" in text
         assert "username='u'" in text
+
+
+# -- exec plugins -----------------------------------------------------------------------------------------------------
+
+PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sign-in", "interactiveMode": "Never"}
+
+
+def _exec(tmp_path, cluster=None, **more):
+    path = _kubeconfig(tmp_path / "c", cluster=cluster, user={"exec": {**PLUGIN, **more}})
+    return ClientConfig.from_kubeconfig(path).exec
+
+
+def test_exec_plugin_is_read(tmp_path):
+    extensions = [
+        {"name": "other", "extension": {"x": 1}},
+        {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "here"}},
+    ]
+    plugin = _exec(
+        tmp_path,
+        cluster={"extensions": extensions},
+        args=["--for", "me"],
+        env=[{"name": "A", "value": "1"}],
+        installHint="get it \x1b[31mthere",
+        provideClusterInfo=True,
+    )
+    assert plugin == ExecConfig(
+        command="sign-in",
+        args=("--for", "me"),
+        env=(("A", "1"),),
+        install_hint="get it [31mthere",
+        provide_cluster_info=True,
+        interactive_mode="Never",
+        cluster_config={"audience": "here"},
+    )
+
+
+def test_only_a_command_with_a_folder_is_a_path(tmp_path):
+    assert _exec(tmp_path, command="./bin/sign-in").command == str(tmp_path / "bin/sign-in")
+    assert _exec(tmp_path, command="/opt/sign-in").command == "/opt/sign-in"
+    assert _exec(tmp_path).command == "sign-in"
+
+
+def test_old_version_need_not_say_how_interactive_it_is(tmp_path):
+    beta = "client.authentication.k8s.io/v1beta1"
+    assert _exec(tmp_path, apiVersion=beta, interactiveMode=None).interactive_mode == "IfAvailable"
+    with pytest.raises(ConfigError, match="interactiveMode must be given"):
+        _exec(tmp_path, interactiveMode=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"command": ""}, "needs a command"),
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "apiVersion .* is not known"),
+        ({"interactiveMode": "Sometimes"}, "interactiveMode must be one of"),
+        ({"args": "x"}, "args must be a list"),
+        ({"env": {"A": "1"}}, "env must be a list"),
+        ({"provideClusterInfo": "yes"}, "provideClusterInfo must be true or false"),
+    ],
+)
+def test_exec_plugin_that_does_not_add_up_is_named(tmp_path, fields, what):
+    with pytest.raises(ConfigError, match=f'user "here".*{what}'):
+        _exec(tmp_path, **fields)
+
+
+# -- what is never printed --------------------------------------------------------------------------------------------
+
+
+def test_printed_config_keeps_every_secret():
+    config = ClientConfig(
+        "https://x",
+        cert_data=b"SECRET",
+        key_data=b"SECRET",
+        token="SECRET",
+        password="SECRET",
+        proxy="http://user:SECRET@proxy:3128",
+        exec=ExecConfig("sign-in", args=("SECRET",), env=(("A", "SECRET"),), cluster_config={"a": "SECRET"}),
+    )
+    for text in (repr(config), str(config), repr(config.exec)):
+        assert "SECRET" not in text
+    assert "sign-in" in repr(config)
+    assert "proxy:3128" in repr(config)
+    assert "https://x" in repr(config)
+
+
+def test_address_with_a_password_is_refused_without_showing_it():
+    for server in ("https://user:SECRET@x", "ftp://user:SECRET@x"):
+        with pytest.raises(ConfigError) as raised:
+            ClientConfig(server)
+        assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize("server", ["https://", "https://x:port", "https://[::1"])
+def test_address_that_names_nobody_is_refused(server):
+    with pytest.raises(ConfigError, match="names no host"):
+        ClientConfig(server)
+
+
+# -- flags ------------------------------------------------------------------------------------------------------------
+
+
+def test_flags_name_a_server_a_kubeconfig_or_both(tmp_path):
+    path = _kubeconfig(tmp_path / "c", user={"token": "t"})
+    assert ClientConfig.from_flags(kubeconfig=path).server == "https://one:6443"
+    both = ClientConfig.from_flags("https://two", path)
+    assert (both.server, both.token) == ("https://two", "t")
+    assert ClientConfig.from_flags("https://two") == ClientConfig("https://two")
+    assert ClientConfig.from_flags("127.0.0.1:8080").server == "http://127.0.0.1:8080"
+
+
+def test_no_flags_mean_the_pods_account_whatever_the_environment_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(_kubeconfig(tmp_path / "c")))
+    with pytest.raises(ConfigError, match="not in a pod"):
+        ClientConfig.from_flags()

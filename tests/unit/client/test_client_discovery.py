@@ -3,8 +3,10 @@
 import asyncio
 import json
 
+import pytest
+
 from kapi.api.meta import GroupVersion
-from kapi.client import DiscoveryClient, RESTClient
+from kapi.client import AnswerError, DiscoveryClient, RESTClient
 from kapi.client.rest import JSON
 
 
@@ -123,16 +125,18 @@ def _answer(path, http):
         },
         "/apis/up.example/v2": {"kind": "APIResourceList", "resources": []},
     }
-    return http(200, json.dumps(documents[path]).encode()) if path in documents else http(503, b"down", "text/plain")
+    return http(200, json.dumps(documents[path]).encode()) if path in documents else None
 
 
-def test_group_that_is_down_does_not_hide_the_others(script, http):
+def _discover_old(script, http, trouble):
+    """What is discovered on such a server, where `trouble` is what comes for the broken group."""
+
     class ByPath(script):
         """Answers by path, for the order of requests is not fixed."""
 
         async def _serve(self, reader, writer):
             head = await reader.readuntil(b"\r\n\r\n")
-            answer = _answer(head.split()[1].decode(), http)
+            answer = _answer(head.split()[1].decode(), http) or trouble
             writer.write(answer.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
             await writer.drain()
 
@@ -140,11 +144,61 @@ def test_group_that_is_down_does_not_hide_the_others(script, http):
         async with ByPath([]).serving() as config, RESTClient(config) as rest:
             return await DiscoveryClient(rest).discover()
 
-    found = asyncio.run(main())
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [
+        (("503", b"down", "text/plain"), "the server is currently unable to handle the request"),
+        (("503", b"down", "text/plain", 600), "the server is currently unable to handle the request"),
+        (("200", b'{"resources": [{}]}'), "the answer does not describe resources"),
+        (None, "broke"),
+    ],
+    ids=["down", "down for long", "confused", "cut"],
+)
+def test_group_that_is_down_does_not_hide_the_others(script, http, trouble, why):
+    answer = b""
+    if trouble is not None:
+        retry = {"Retry_After": trouble[3]} if len(trouble) > 3 else {}
+        answer = http(*trouble[:3], **retry)
+    found = _discover_old(script, http, answer)
     assert [str(version) for version in found.group_versions] == ["down.example/v1", "up.example/v1", "up.example/v2"]
-    assert [(str(version), why) for version, why in found.failures] == [
-        ("down.example/v1", "the server is currently unable to handle the request")
-    ]
+    ((version, text),) = found.failures
+    assert str(version) == "down.example/v1"
+    assert why in text
     thing, odd = found.resources
     assert (thing.resource, thing.subresources) == ("things", ("status",))
     assert (odd.group, odd.version) == ("other.example", "v9")
+
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def _group(name, version, **more):
+    entry = {"resource": "things", "responseKind": {"kind": "Thing"}, "scope": "Namespaced", "verbs": ["get"]}
+    return {"metadata": {"name": name}, "versions": [{"version": version, "resources": [entry], **more}]}
+
+
+def _discover_aggregated(script, http, *groups):
+    document = json.dumps({"kind": "APIGroupDiscoveryList", "items": groups}).encode()
+
+    async def main():
+        async with script([http(200, document, AGGREGATED)] * 2).serving() as config, RESTClient(config) as rest:
+            return await DiscoveryClient(rest).discover()
+
+    return asyncio.run(main())
+
+
+def test_group_that_is_stale_is_used_and_named(script, http):
+    stale = _group("old.example", "v1", freshness="Stale")
+    found = _discover_aggregated(script, http, stale, _group("new.example", "v1", freshness="Current"))
+    assert {resource.group for resource in found.resources} == {"old.example", "new.example"}
+    assert {(str(version), why) for version, why in found.failures} == {
+        ("old.example/v1", "the server's knowledge of it is stale")
+    }
+
+
+def test_answer_that_describes_nothing_is_said(script, http):
+    with pytest.raises(AnswerError, match="does not describe groups and versions"):
+        _discover_aggregated(script, http, {"versions": [{}]})

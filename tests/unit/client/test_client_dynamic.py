@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from kapi.api.errors import AlreadyExists, BadRequest, Conflict, Expired, NotFound
-from kapi.api.meta import GroupVersionResource
+from kapi.api.meta import GroupVersionKind, GroupVersionResource
 from kapi.api.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
-from kapi.client import AnswerError, ClientConfig, DynamicClient, RESTClient
+from kapi.client import AnswerError, ClientConfig, DynamicClient, NoMatch, RESTClient
 from kapi.client.rest import METADATA, TABLE
 
 CONFIGMAPS = GroupVersionResource("", "v1", "configmaps")
@@ -216,3 +216,15 @@ def test_empty_name_never_means_the_whole_collection():
     ):
         with pytest.raises(ValueError, match="a name is needed"):
             asyncio.run(call)
+
+
+def test_resource_is_found_by_kind(admin):
+    async def main():
+        async with RESTClient(admin) as rest:
+            client = DynamicClient(rest)
+            found = await client.kind(GroupVersionKind("apps", "v1", "Deployment"), "default")
+            assert (found.gvr, found.namespace) == (DEPLOYMENTS, "default")
+            with pytest.raises(NoMatch):
+                await client.kind(GroupVersionKind("apps", "v1", "Foo"))
+
+    asyncio.run(main())

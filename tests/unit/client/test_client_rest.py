@@ -2,13 +2,20 @@
 
 import asyncio
 import dataclasses
+import logging
+import os
+import re
+import shutil
 import socket
 
 import pytest
 
 from kapi.api import errors
-from kapi.client import AnswerError, ConnectError, RESTClient, TransportError, TransportTimeout
+from kapi.base.tls import Authority, KeyPair
+from kapi.client import AnswerError, ClientConfig, ConnectError, RESTClient, TransportError, TransportTimeout
+from kapi.client.errors import ConnectionLost
 from kapi.client.rest import RETRIES
+from virtual_time import LoopClock, run
 
 CONFLICT = b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m","reason":"Conflict","code":409}'
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -18,7 +25,7 @@ def _chunk(data):
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-def talk(script, conversation, answers, **client):
+def talk(script, conversation, answers, runner=asyncio.run, **client):
     """Run a conversation with a server that has these answers; what it returns, and what the server was asked."""
 
     async def main():
@@ -26,7 +33,12 @@ def talk(script, conversation, answers, **client):
         async with server.serving() as config, RESTClient(config, **client) as rest:
             return await conversation(rest), server.requests
 
-    return asyncio.run(main())
+    return runner(main())
+
+
+def virtually(script, conversation, answers):
+    """The same where waiting takes no time."""
+    return talk(script, conversation, answers, runner=run)
 
 
 def fails(script, cls, conversation, answers):
@@ -98,10 +110,13 @@ def test_harmless_request_is_repeated_when_the_server_asks(script, http, method,
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_other_requests_are_never_repeated(script, http, method):
-    answers = [http(429, Retry_After=0), http(200, b"1")]
-    _, requests = fails(script, errors.TooManyRequests, lambda rest: rest.request(method, "/a", body={}), answers)
+def test_other_requests_are_repeated_only_when_the_server_did_nothing(script, http, method):
+    answers = [http(503, Retry_After=0), http(200, b"1")]
+    _, requests = fails(script, errors.ServiceUnavailable, lambda rest: rest.request(method, "/a", body={}), answers)
     assert len(requests) == 1
+    answers = [http(429, Retry_After=0), http(200, b"1")]
+    answer, requests = talk(script, lambda rest: rest.request(method, "/a", body={}), answers)
+    assert (answer, len(requests)) == (1, 2)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry_After": "soon"}, {"Retry_After": "Wed, 21 Oct 2026 07:28:00 GMT"}])
@@ -122,6 +137,182 @@ def test_repeating_has_an_end(script, http):
     assert len(requests) == RETRIES + 1
 
 
+def test_number_of_repeats_is_the_callers_to_lower(script, http):
+    answers = [http(429, Retry_After=0), http(200, b"1")]
+    fails(script, errors.TooManyRequests, lambda rest: rest.request("GET", "/a", retries=0), answers)
+
+
+def test_wait_that_would_outlast_the_timeout_is_not_begun(script, http):
+    answers = [http(429, CONFLICT, Retry_After=20), http(200, b"1")]
+
+    async def conversation(rest):
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(errors.ApiError):
+            await rest.request("GET", "/a", timeout=10)
+        return asyncio.get_running_loop().time() - before
+
+    assert virtually(script, conversation, answers)[0] < 10
+
+
+def test_server_is_given_the_time_it_asks_for(script, http):
+    async def conversation(rest):
+        before = asyncio.get_running_loop().time()
+        await rest.request("GET", "/a")
+        return asyncio.get_running_loop().time() - before
+
+    passed, _ = virtually(script, conversation, [http(503, Retry_After=7), http(200, b"1")])
+    assert 7 <= passed < 8
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_broken_connection_is_made_again_for_what_can_be_repeated(script, http, cut, method):
+    answers = [cut, http(200, b"1")]
+    answer, requests = virtually(script, lambda rest: rest.request(method, "/a", body={}), answers)
+    assert (answer, len(requests)) == (1, 2)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_broken_connection_leaves_a_change_in_doubt(script, http, cut, method):
+    async def conversation(rest):
+        with pytest.raises(ConnectionLost):
+            await rest.request(method, "/a", body={})
+
+    _, requests = virtually(script, conversation, [cut, http(200, b"1")])
+    assert len(requests) == 1
+
+
+def test_read_that_is_cut_in_the_middle_is_made_again(script, http):
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\nx"
+    answer, requests = virtually(script, lambda rest: rest.request("GET", "/a"), [half, http(200, b"1")])
+    assert (answer, len(requests)) == (1, 2)
+
+
+def test_connections_that_keep_breaking_are_given_up(script, cut):
+    async def conversation(rest):
+        with pytest.raises(ConnectionLost, match="broke"):
+            await rest.request("GET", "/a")
+
+    _, requests = virtually(script, conversation, [cut] * 50)
+    assert len(requests) < 10
+
+
+def test_limit_of_the_config_holds(script, http):
+    async def main():
+        server = script([http(200, b"1")] * 5)
+        async with server.serving() as config:
+            limited = dataclasses.replace(config, qps=2, burst=1)
+            async with RESTClient(limited, clock=LoopClock()) as rest:
+                before = asyncio.get_running_loop().time()
+                for _ in range(5):
+                    await rest.request("GET", "/a")
+                return asyncio.get_running_loop().time() - before
+
+    assert run(main()) == pytest.approx(2.0, abs=0.1)
+
+
+# -- credentials ------------------------------------------------------------------------------------------------------
+
+UNAUTHORIZED = b'{"kind":"Status","apiVersion":"v1","message":"Unauthorized","reason":"Unauthorized","code":401}'
+
+
+def _with_token_file(script, authority, path, answers, conversation):
+    """A conversation with a server that speaks TLS, as whoever the token in a file says; and the tokens it saw."""
+    ca_file, files = authority
+
+    def identified(config):
+        return dataclasses.replace(config, ca_file=ca_file, token_file=path)
+
+    async def main():
+        server = script(answers, files)
+        async with server.serving() as config, RESTClient(identified(config)) as rest:
+            result = await conversation(rest)
+        return result, [re.search(r"Bearer (\w+)", request)[1] for request in server.requests]
+
+    return asyncio.run(main())
+
+
+def test_refused_token_is_read_again_and_the_request_repeated_once(script, http, authority, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("one")
+
+    async def conversation(rest):
+        first = await rest.request("GET", "/a")
+        # The same size and the same time: only asking again can tell.
+        state = path.stat()
+        path.write_text("two")
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        return first, await rest.request("POST", "/a", body={})
+
+    answers = [http(200, b"1"), http(401, UNAUTHORIZED), http(200, b"2")]
+    assert _with_token_file(script, authority, path, answers, conversation) == ((1, 2), ["one", "one", "two"])
+
+
+def test_token_that_stays_refused_is_an_error(script, http, authority, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("one")
+
+    async def conversation(rest):
+        with pytest.raises(errors.Unauthorized) as raised:
+            await rest.request("GET", "/a")
+        return str(raised.value)
+
+    answers = [http(401, UNAUTHORIZED), http(200, b"1")]
+    assert _with_token_file(script, authority, path, answers, conversation) == ("Unauthorized", ["one"])
+
+
+def test_authority_that_was_replaced_is_trusted_by_new_connections(script, http, authority, tmp_path):
+    good, files = authority
+    ca_file = tmp_path / "mounted.crt"
+    other = Authority.ensure(KeyPair(tmp_path / "other.crt", tmp_path / "other.key"), "other")
+    shutil.copy(other.files.certificate, ca_file)
+
+    async def main():
+        server = script([http(200, b"1")], files)
+        async with server.serving() as config, RESTClient(dataclasses.replace(config, ca_file=ca_file)) as rest:
+            with pytest.raises(ConnectError, match="could not be trusted: "):
+                await rest.request("GET", "/a")
+            shutil.copy(good, tmp_path / "next")
+            (tmp_path / "next").replace(ca_file)
+            return await rest.request("GET", "/a")
+
+    assert asyncio.run(main()) == 1
+
+
+def test_secrets_are_in_no_error_and_no_log(script, http, authority, tmp_path, caplog):
+    path = tmp_path / "token"
+    path.write_text("SECRET")
+
+    async def conversation(rest):
+        texts = []
+        for _ in range(3):
+            with pytest.raises((errors.ApiError, TransportError)) as raised:
+                await rest.request("POST", "/a", body={})
+            texts += [str(raised.value), repr(raised.value)]
+        return [*texts, repr(rest), repr(rest.config)]
+
+    with caplog.at_level(logging.DEBUG):
+        answers = [http(401, UNAUTHORIZED), http(302, Location="https://elsewhere"), http(500, b"oops")]
+        texts, tokens = _with_token_file(script, authority, path, answers, conversation)
+    assert tokens == ["SECRET"] * 3
+    assert not [text for text in (*texts, caplog.text) if "SECRET" in text]
+
+
+def test_server_without_tls_is_told_apart_from_one_that_lies(http):
+    async def answer(reader, writer):
+        await reader.read(5)  # the beginning of a TLS greeting, which is no HTTP
+        writer.write(http(400))
+        writer.close()
+
+    async def main():
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, RESTClient(ClientConfig(f"https://127.0.0.1:{port}")) as rest:
+            with pytest.raises(ConnectError, match="does not speak TLS; is its address http://"):
+                await rest.request("GET", "/a")
+
+    asyncio.run(main())
+
+
 def test_redirect_is_refused_and_nobody_else_is_asked(script, http):
     async def main():
         other = script([http(200, b"{}")])
@@ -139,8 +330,6 @@ def test_nobody_listening_is_told_apart():
     async def main():
         with socket.create_server(("127.0.0.1", 0)) as gone:
             port = gone.getsockname()[1]
-        from kapi.client import ClientConfig
-
         async with RESTClient(ClientConfig(f"http://127.0.0.1:{port}")) as rest:
             with pytest.raises(ConnectError) as raised:
                 await rest.request("GET", "/a")
@@ -247,3 +436,29 @@ def test_timeout_covers_the_opening_and_not_the_stream(script):
 
     assert talk(script, conversation, [[STREAM, _chunk(b"a\n")]])[0] == "still here"
     fails(script, TransportTimeout, lambda rest: _lines(rest, timeout=0.05), [[b"HTTP/1.1 200 OK\r\n"]])
+
+
+def test_silence_on_a_stream_ends_it(script):
+    async def conversation(rest):
+        async with rest.stream("/a", timeout=1, idle_timeout=60) as lines:
+            heard = await anext(lines)
+            with pytest.raises(TransportTimeout, match="sent nothing on a stream for 60 s"):
+                await anext(lines)
+        return heard, asyncio.get_running_loop().time()
+
+    (heard, ended), _ = virtually(script, conversation, [[STREAM, _chunk(b"a\n")]])
+    assert heard == b"a"
+    assert 1060 <= ended < 1062
+
+
+def test_callers_own_timeout_is_not_taken_for_silence(script):
+    async def conversation(rest):
+        async with rest.stream("/a", idle_timeout=60) as lines:
+            assert await anext(lines) == b"a"
+            with pytest.raises(TimeoutError) as raised:
+                async with asyncio.timeout(5):
+                    await anext(lines)
+        return raised.value
+
+    error, _ = virtually(script, conversation, [[STREAM, _chunk(b"a\n")]])
+    assert not isinstance(error, TransportTimeout)

@@ -12,6 +12,7 @@ import msgspec
 from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.crd.markers import Rule  # noqa: TC001 - as above
 from kapi.api.meta import GroupVersionKind
+from kapi.api.scheme import SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -139,7 +140,7 @@ def resource(
             deprecated=deprecated or bool(deprecation_warning),
             deprecation_warning=deprecation_warning,
         )
-        return cls
+        return SCHEME.register(cls)
 
     return decorate
 

@@ -1,0 +1,481 @@
+"""One client for everything: kinds that have classes, kinds that have none, by class, by name, or from the object.
+
+    async with Client.connect() as client:
+        network = await client.get(Network, "a", namespace="default")        # a Network
+        config = await client.get(("v1", "ConfigMap"), "settings")           # a dictionary
+        await client.patch(network, {"metadata": {"labels": {"tier": "1"}}})
+        await client.wait_for(Network, "a", "condition=Ready", timeout=60)
+
+What is asked for by class comes as that class, and what is sent as an object comes back as one of its class; all else
+is dictionaries. The server is asked what it serves when that is first needed, and again for kinds it did not have.
+
+A namespace that is not given is the object's own, else the client's (which is the kubeconfig's), as with kubectl;
+`ALL_NAMESPACES` is for lists and watches. Cluster-scoped kinds need none. See `typed` for what happens to fields that a
+class does not have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, overload
+
+from kapi.api.access import name_of, namespace_of
+from kapi.api.keys import ObjectKey
+from kapi.api.meta import GroupVersion, GroupVersionKind, GroupVersionResource
+from kapi.api.scheme import SCHEME, Scheme, TypedObject
+from kapi.client.config import ClientConfig
+from kapi.client.discovery import DiscoveryClient
+from kapi.client.mapper import RESTMapper
+from kapi.client.rest import RESTClient
+from kapi.client.subresource import SubresourceClient
+from kapi.client.typed import client_for_class, client_for_dictionaries
+from kapi.client.wait import DELETED, Deleted, wait_for, wait_until_deleted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+    from typing import Unpack
+
+    from kapi.api.builtin.autoscaling_v1 import Scale
+    from kapi.api.meta import Object
+    from kapi.base.clock import Clock
+    from kapi.client.discovery import APIResource
+    from kapi.client.options import (
+        DeleteAllOptions,
+        DeleteOptions,
+        ListOptions,
+        PatchOptions,
+        ReadOptions,
+        WatchOptions,
+        WriteOptions,
+    )
+    from kapi.client.typed import ObjectList, PatchKind, TypedClient, Watch
+
+T = TypeVar("T", bound=TypedObject)
+
+Named: TypeAlias = str | tuple[str, str] | GroupVersionKind | GroupVersionResource
+"""A kind or a resource by name: what kubectl understands, an apiVersion and a kind, or all three parts of either."""
+
+ALL_NAMESPACES: Final = ""
+
+
+class Client:
+    """The verbs of a server. One per program and event loop is enough; close it, or use it as a context manager.
+
+    `rest`, `discovery` and `mapper` are its parts, for sharing. `field_manager` is who changes fields, where a verb
+    does not say.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        *,
+        rest: RESTClient | None = None,
+        namespace: str = "",
+        field_manager: str = "",
+        scheme: Scheme = SCHEME,
+        clock: Clock | None = None,
+    ) -> None:
+        self.rest = rest or RESTClient(config or ClientConfig.load(), clock=clock)
+        self.discovery = DiscoveryClient(self.rest, clock=clock)
+        self.mapper = RESTMapper(self.discovery)
+        self.scheme = scheme
+        self.namespace = namespace or self.rest.config.namespace
+        self.field_manager = field_manager
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        kubeconfig: Path | str | None = None,
+        context: str = "",
+        server: str = "",
+        namespace: str = "",
+        field_manager: str = "",
+        **overrides: Any,
+    ) -> Self:
+        """A client of what is given, else of $KUBECONFIG or `~/.kube/config`, else of the pod's account.
+
+        Nothing is sent yet. `overrides` are fields of `ClientConfig`.
+        """
+        config = ClientConfig.load(kubeconfig=kubeconfig, context=context, server=server, **overrides)
+        return cls(config, namespace=namespace, field_manager=field_manager)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; watches that are open end."""
+        await self.rest.close()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def get(
+        self, target: type[T], name: str | ObjectKey, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> T: ...
+    @overload
+    async def get(
+        self, target: Named, name: str | ObjectKey, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> Object: ...
+    async def get(
+        self, target: Any, name: str | ObjectKey, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> Any:
+        """One object; `NotFound` when there is none. An `ObjectKey` has its namespace with it."""
+        if isinstance(name, ObjectKey):
+            namespace, name = name
+        return await (await self._one(target, namespace)).get(name, **options)
+
+    @overload
+    async def list(
+        self, target: type[T], *, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> ObjectList[T]: ...
+    @overload
+    async def list(
+        self, target: Named, *, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> ObjectList[Object]: ...
+    async def list(self, target: Any, *, namespace: str | None = None, **options: Unpack[ListOptions]) -> Any:
+        """All objects of a kind, or those that selectors select, fetched in pages."""
+        return await (await self.resource(target, namespace)).list(**options)
+
+    @overload
+    def pages(
+        self, target: type[T], *, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> AsyncIterator[ObjectList[T]]: ...
+    @overload
+    def pages(
+        self, target: Named, *, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> AsyncIterator[ObjectList[Object]]: ...
+    async def pages(
+        self, target: Any, *, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> AsyncIterator[Any]:
+        """The same page by page, for collections that do not fit into memory."""
+        async for page in (await self.resource(target, namespace)).pages(**options):
+            yield page
+
+    @overload
+    def watch(
+        self, target: type[T], *, namespace: str | None = None, **options: Unpack[WatchOptions]
+    ) -> AbstractAsyncContextManager[Watch[T]]: ...
+    @overload
+    def watch(
+        self, target: Named, *, namespace: str | None = None, **options: Unpack[WatchOptions]
+    ) -> AbstractAsyncContextManager[Watch[Object]]: ...
+    @contextlib.asynccontextmanager
+    async def watch(
+        self, target: Any, *, namespace: str | None = None, **options: Unpack[WatchOptions]
+    ) -> AsyncIterator[Any]:
+        """Changes as they happen, until the server ends it. An informer is what keeps watching for ever."""
+        async with (await self.resource(target, namespace)).watch(**options) as events:
+            yield events
+
+    @overload
+    async def wait_for(
+        self,
+        target: type[T] | Named,
+        name: str | ObjectKey,
+        condition: Deleted,
+        *,
+        namespace: str | None = None,
+        timeout: float | None = 30.0,  # noqa: ASYNC109
+    ) -> None: ...
+    @overload
+    async def wait_for(
+        self,
+        target: type[T],
+        name: str | ObjectKey,
+        condition: str | Callable[[T], bool],
+        *,
+        namespace: str | None = None,
+        timeout: float | None = 30.0,  # noqa: ASYNC109
+    ) -> T: ...
+    @overload
+    async def wait_for(
+        self,
+        target: Named,
+        name: str | ObjectKey,
+        condition: str | Callable[[Object], bool],
+        *,
+        namespace: str | None = None,
+        timeout: float | None = 30.0,  # noqa: ASYNC109
+    ) -> Object: ...
+    async def wait_for(
+        self,
+        target: Any,
+        name: str | ObjectKey,
+        condition: Any,
+        *,
+        namespace: str | None = None,
+        timeout: float | None = 30.0,  # noqa: ASYNC109 - what is raised says what was waited for
+    ) -> Any:
+        """The object once it meets a condition: a function, `condition=Ready`, `condition=Ready=False`, or DELETED.
+
+        The object is watched, never polled, and needs not exist yet. `WaitTimeout` when time is up.
+        """
+        if isinstance(name, ObjectKey):
+            namespace, name = name
+        client = await self._one(target, namespace)
+        if condition is DELETED:
+            return await wait_until_deleted(client, name, timeout=timeout)
+        return await wait_for(client, name, condition, timeout=timeout)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def create(self, obj: T, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> T: ...
+    @overload
+    async def create(self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Object: ...
+    async def create(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
+        """Store a new object; what comes back is the object as it was stored."""
+        return await (await self._of(obj, namespace)).create(obj, **self._managed(options))
+
+    @overload
+    async def update(self, obj: T, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> T: ...
+    @overload
+    async def update(self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Object: ...
+    async def update(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
+        """Put an object in the place of the one of its name; `Conflict` when it was changed since it was read."""
+        return await (await self._of(obj, namespace)).update(obj, **self._managed(options))
+
+    @overload
+    async def update_status(self, obj: T, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> T: ...
+    @overload
+    async def update_status(
+        self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]
+    ) -> Object: ...
+    async def update_status(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
+        """Put the object's status, and nothing else of it, in the place of the stored one."""
+        return await (await self._of(obj, namespace)).update(obj, subresource="status", **self._managed(options))
+
+    @overload
+    async def patch(
+        self,
+        target: T | type[T],
+        patch: Any,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        kind: PatchKind = "merge",
+        **options: Unpack[PatchOptions],
+    ) -> T: ...
+    @overload
+    async def patch(
+        self,
+        target: Object | Named,
+        patch: Any,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        kind: PatchKind = "merge",
+        **options: Unpack[PatchOptions],
+    ) -> Object: ...
+    async def patch(
+        self,
+        target: Any,
+        patch: Any,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        kind: PatchKind = "merge",
+        **options: Unpack[PatchOptions],
+    ) -> Any:
+        """Change an object, given itself or by kind and `name`: merge patch, `json`, `strategic` or `apply`."""
+        client, name = await self._addressed(target, name, namespace)
+        return await client.patch(name, patch, kind=kind, **self._managed(options))
+
+    @overload
+    async def patch_status(
+        self,
+        target: T | type[T],
+        patch: Any,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        kind: PatchKind = "merge",
+        **options: Unpack[PatchOptions],
+    ) -> T: ...
+    @overload
+    async def patch_status(
+        self,
+        target: Object | Named,
+        patch: Any,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        kind: PatchKind = "merge",
+        **options: Unpack[PatchOptions],
+    ) -> Object: ...
+    async def patch_status(
+        self,
+        target: Any,
+        patch: Any,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        kind: PatchKind = "merge",
+        **options: Unpack[PatchOptions],
+    ) -> Any:
+        """Change an object's status; the patch is one of the whole object, such as `{"status": {...}}`."""
+        client, name = await self._addressed(target, name, namespace)
+        return await client.patch(name, patch, kind=kind, subresource="status", **self._managed(options))
+
+    @overload
+    async def apply(
+        self, obj: T, *, namespace: str | None = None, subresource: str = "", **options: Unpack[PatchOptions]
+    ) -> T: ...
+    @overload
+    async def apply(
+        self, obj: Object, *, namespace: str | None = None, subresource: str = "", **options: Unpack[PatchOptions]
+    ) -> Object: ...
+    async def apply(
+        self, obj: Any, *, namespace: str | None = None, subresource: str = "", **options: Unpack[PatchOptions]
+    ) -> Any:
+        """Server-side apply: create the object, or have exactly these fields of it be as they are here.
+
+        Needs a field manager, the client's or `field_manager`. `Conflict` when another manager owns a field and has
+        another value for it, unless `force` takes it over.
+        """
+        managed = self._managed(options)
+        if not managed.get("field_manager"):
+            raise ValueError("apply needs a field manager: give field_manager here, or to the client")
+        return await (await self._of(obj, namespace)).apply(obj, subresource=subresource, **managed)
+
+    @overload
+    async def delete(
+        self,
+        target: T | type[T],
+        name: str | ObjectKey = "",
+        *,
+        namespace: str | None = None,
+        **options: Unpack[DeleteOptions],
+    ) -> T | None: ...
+    @overload
+    async def delete(
+        self,
+        target: Object | Named,
+        name: str | ObjectKey = "",
+        *,
+        namespace: str | None = None,
+        **options: Unpack[DeleteOptions],
+    ) -> Object | None: ...
+    async def delete(
+        self,
+        target: Any,
+        name: str | ObjectKey = "",
+        *,
+        namespace: str | None = None,
+        **options: Unpack[DeleteOptions],
+    ) -> Any:
+        """Delete an object, given itself or by kind and name.
+
+        What the server shows of it, which may wait for its finalizers; None when it only says that it is done.
+        """
+        if isinstance(name, ObjectKey):
+            namespace, name = name
+        client, name = await self._addressed(target, name, namespace)
+        return await client.delete(name, **options)
+
+    async def delete_all(
+        self, target: type[T] | Named, *, namespace: str | None = None, **options: Unpack[DeleteAllOptions]
+    ) -> None:
+        """Delete all objects of a kind in one namespace, or those that selectors select."""
+        await (await self._one(target, namespace)).delete_all(**options)
+
+    # -- parts of objects ---------------------------------------------------------------------------------------------
+
+    async def get_scale(
+        self, target: type[T] | Named, name: str, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> Scale:
+        """How many replicas an object wants and has."""
+        return await (await self.sub(target, "scale", namespace=namespace)).get_scale(name, **options)
+
+    async def scale(
+        self,
+        target: type[T] | Named,
+        name: str,
+        replicas: int,
+        *,
+        namespace: str | None = None,
+        **options: Unpack[PatchOptions],
+    ) -> Scale:
+        """Have an object want so many replicas."""
+        client = await self.sub(target, "scale", namespace=namespace)
+        return await client.set_scale(name, replicas, **self._managed(options))
+
+    async def sub(
+        self, target: type[T] | Named, subresource: str, *, namespace: str | None = None
+    ) -> SubresourceClient:
+        """A part of objects that has verbs of its own: `eviction`, `token`, `binding`, `scale`, `status` ..."""
+        resource = await self._find(target)
+        return SubresourceClient(
+            self.rest, resource.gvr, self._namespace(resource, namespace, needed=True), subresource
+        )
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def resource(self, target: type[T], namespace: str | None = None) -> TypedClient[T]: ...
+    @overload
+    async def resource(self, target: Named, namespace: str | None = None) -> TypedClient[Object]: ...
+    async def resource(self, target: Any, namespace: str | None = None) -> Any:
+        """The client of one kind in one namespace, or in all of them; `NoMatch` when the server has no such kind."""
+        return await self._bind(target, namespace)
+
+    async def _bind(self, target: Any, namespace: str | None, *, needed: bool = False) -> TypedClient[Any]:
+        resource = await self._find(target)
+        where = self._namespace(resource, namespace, needed=needed)
+        if isinstance(target, type):
+            return client_for_class(self.rest, target, resource, where)
+        return client_for_dictionaries(self.rest, resource, where)
+
+    async def _one(self, target: Any, namespace: str | None) -> TypedClient[Any]:
+        """The client for single objects of a kind, which are always in one namespace."""
+        return await self._bind(target, namespace, needed=True)
+
+    async def _of(self, obj: Any, namespace: str | None) -> TypedClient[Any]:
+        """The client for an object, where it says it is."""
+        own = namespace_of(obj)
+        if own and namespace is not None and namespace != own:
+            raise ValueError(f"the object is in namespace {own!r}, and {namespace!r} was asked for")
+        cls = type(obj) if not isinstance(obj, dict) else self.scheme.gvk_of(obj)
+        return await self._one(cls, namespace if namespace is not None else own or None)
+
+    async def _addressed(self, target: Any, name: str, namespace: str | None) -> tuple[TypedClient[Any], str]:
+        """The client and the name for an object, or for a kind and a name."""
+        if isinstance(target, (type, str, tuple)):
+            return await self._one(target, namespace), name
+        if name and name != name_of(target):
+            raise ValueError(f"the object is called {name_of(target)!r}, and {name!r} was asked for")
+        return await self._of(target, namespace), name_of(target)
+
+    async def _find(self, target: Any) -> APIResource:
+        match target:
+            case str():
+                return await self.mapper.by_name(target)
+            case GroupVersionResource():
+                return await self.mapper.by_resource(target)
+            case GroupVersionKind():
+                return await self.mapper.by_kind(target)
+            case (str(api_version), str(kind)):
+                return await self.mapper.by_kind(GroupVersionKind(*GroupVersion.parse(api_version), kind))
+            case type():
+                return await self.mapper.by_kind(self.scheme.gvk_of(target))
+        raise TypeError(f"{target!r} is neither a class nor the name of a kind")
+
+    def _namespace(self, resource: APIResource, namespace: str | None, *, needed: bool) -> str:
+        if not resource.namespaced:
+            if namespace:
+                raise ValueError(f"{resource} are not in namespaces, and {namespace!r} was asked for")
+            return ""
+        where = self.namespace if namespace is None else namespace
+        if needed and not where:
+            raise ValueError(f"{resource} are in namespaces: name one")
+        return where
+
+    def _managed(self, options: Any) -> Any:
+        """Options with the client's field manager, where they name none."""
+        return {"field_manager": self.field_manager, **options} if self.field_manager else options

@@ -1,0 +1,194 @@
+"""How requests travel: aiohttp, its connections, and our own errors for its.
+
+Nothing outside this module knows the HTTP library. It is imported when the first request is sent, because it is heavy
+and programs that only look at a config have no use for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ssl
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+from yarl import URL
+
+from kapi.client.errors import (
+    AnswerError,
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    TransportError,
+    TransportTimeout,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from kapi.client.config import ClientConfig
+
+_HEADER_BYTES: Final = 64 * 1024
+
+
+class Reply:
+    """What a server answered. `content` is empty while the rest of the answer is still to be read as a stream."""
+
+    def __init__(self, response: aiohttp.ClientResponse, content: bytes, base: str) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self.content_type = response.content_type
+        self.content = content
+        self._response = response
+        self._base = base
+
+    def all_of(self, header: str) -> list[str]:
+        """Every value of a header."""
+        return self._response.headers.getall(header, [])
+
+    def lines(self, max_bytes: int, idle_timeout: float | None) -> AsyncIterator[bytes]:
+        """The rest of the answer, line by line."""
+        return _lines(self._response.content, self._base, max_bytes, idle_timeout)
+
+    async def cut(self) -> None:
+        """Leave an answer that has not ended. A polite TLS farewell could outlast the event loop, so there is none."""
+        connection = self._response.connection
+        transport = connection.transport if connection else None
+        self._response.close()
+        if transport is not None:
+            transport.abort()
+            await asyncio.sleep(0)  # the transport lets go of its socket in the loop's next round
+
+
+class Transport:
+    """A pool of connections to one server. Failures are raised as `TransportError`; an answer is never one."""
+
+    def __init__(self, config: ClientConfig, proxy: str) -> None:
+        self._config = config
+        self._base = config.server.rstrip("/")
+        self._proxy = URL(proxy) if proxy else None
+        self._session = aiohttp.ClientSession(
+            # Watches each hold a connection for as long as they last, so there is no useful limit.
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": config.user_agent},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.connect_timeout),
+            max_line_size=_HEADER_BYTES,
+            max_field_size=_HEADER_BYTES,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        data: bytes | None,
+        *,
+        tls: ssl.SSLContext | None,
+        whole: bool,
+    ) -> Reply:
+        """One request, and what is answered: with its content if it is wanted `whole` or is no success."""
+        try:
+            parsed = URL(url, encoded=True)
+        except ValueError as error:
+            raise ConfigError(f"the server's address {self._base!r} cannot be used: {error}") from None
+        with _translated(self._base):
+            response = await self._session.request(
+                method,
+                parsed,
+                headers=headers,
+                data=data,
+                allow_redirects=False,
+                # A context that was made anew is part of what a connection is looked up by, so old ones are left alone.
+                ssl=tls if tls is not None else True,
+                server_hostname=(self._config.tls_server_name or None) if tls else None,
+                proxy=self._proxy,
+            )
+            content = await response.read() if whole or response.status >= 300 else b""
+            return Reply(response, content, self._base)
+
+
+async def _lines(
+    content: aiohttp.StreamReader, base: str, max_bytes: int, idle_timeout: float | None
+) -> AsyncIterator[bytes]:
+    """The lines of a stream. aiohttp's own reader stops at 128 KiB, and watch events are longer than that."""
+    buffer = bytearray()
+    while True:
+        with _translated(base):
+            chunk = await _next_bytes(content, base, idle_timeout)
+        if not chunk:
+            break
+        searched = len(buffer)
+        buffer += chunk
+        start = 0
+        while (end := buffer.find(b"\n", max(start, searched))) >= 0:
+            if end > start:
+                yield bytes(buffer[start:end])
+            start = end + 1
+        del buffer[:start]
+        if len(buffer) > max_bytes:
+            raise AnswerError(f"{base} sent a line of more than {max_bytes} bytes")
+    if buffer.strip():
+        raise AnswerError(f"{base} ended the stream in the middle of a line")
+
+
+async def _next_bytes(content: aiohttp.StreamReader, base: str, idle_timeout: float | None) -> bytes:
+    if idle_timeout is None:
+        return await content.readany()
+    idle = asyncio.timeout(idle_timeout)
+    try:
+        async with idle:
+            return await content.readany()
+    except TimeoutError:
+        if not idle.expired():
+            raise
+        raise TransportTimeout(f"{base} sent nothing on a stream for {idle_timeout:g} s") from None
+
+
+@contextlib.contextmanager
+def _translated(base: str) -> Iterator[None]:
+    """Our errors for aiohttp's."""
+    try:
+        yield
+    except aiohttp.ClientConnectorError as error:
+        raise _connect_error(base, error) from None
+    except aiohttp.ConnectionTimeoutError:
+        raise ConnectError(f"connecting to {base} took too long", host=_host(base)) from None
+    except aiohttp.ClientHttpProxyError as error:
+        raise ConnectError(f"the proxy on the way to {base} refused: {error.status} {error.message}") from None
+    except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+        why = str(error) or type(error).__name__
+        raise ConnectionLost(f"the connection to {base} broke: {why}") from None
+    except aiohttp.ClientError as error:
+        why = str(error) or type(error).__name__
+        raise TransportError(f"the connection to {base} failed: {why}") from None
+
+
+def _connect_error(base: str, error: aiohttp.ClientConnectorError) -> ConnectError:
+    host = _host(base)
+    if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError)):
+        return ConnectError(_tls_trouble(host, getattr(error, "certificate_error", None) or error.os_error), host=host)
+    refused = isinstance(error.os_error, ConnectionRefusedError) or error.os_error.errno == errno.ECONNREFUSED
+    why = "connection refused" if refused else error.os_error.strerror or str(error.os_error)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return ConnectError(f"connecting to the proxy {error.host}:{error.port} failed: {why}", host=host)
+    return ConnectError(f"connecting to {base} failed: {why}", host=host, refused=refused)
+
+
+def _tls_trouble(host: str, error: BaseException) -> str:
+    """Why TLS did not come about, without OpenSSL's file names and line numbers."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server at {host} could not be trusted: {error.verify_message}"
+    reason = getattr(error, "reason", None) or str(error)
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+        return f"the server at {host} does not speak TLS; is its address http:// rather than https://?"
+    return f"TLS with {host} failed: {reason.replace('_', ' ').lower()}"
+
+
+def _host(base: str) -> str:
+    return base.split("//", 1)[-1].split("/", 1)[0]
