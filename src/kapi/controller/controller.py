@@ -1,0 +1,303 @@
+"""A controller: sources fill its queue with keys, and workers reconcile them.
+
+Promises: workers start when every source has been worked through once, so a reconciler sees a full cache. A key is with
+one worker at a time. What a reconciler raises stays with its key: it is logged and counted, and the key comes back,
+later each time, while other keys go on. `stop` lets running reconciles finish; cancelling `run` does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from kapi.base.clock import SystemClock
+from kapi.controller.controllermetrics import ControllerMeter
+from kapi.controller.queue import QueueShutDown, RateLimitingQueue
+from kapi.controller.reconcile import Request, Result, as_function, is_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from kapi.base.clock import Clock
+    from kapi.controller.ratelimit import RateLimiter
+    from kapi.controller.reconcile import ReconcileFunction, Reconciler
+    from kapi.controller.source import Source
+
+SYNC_SECONDS = 120.0
+
+# A mistake in the program rather than a failure of the world: what would be a panic elsewhere.
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+)
+
+_NOTHING = Result()
+_log: FilteringBoundLogger = structlog.get_logger("kapi.controller")
+_current: contextvars.ContextVar[_Running | None] = contextvars.ContextVar("kapi_reconcile", default=None)
+
+
+class SyncTimeout(Exception):
+    """A source of a controller did not become ready in time: its kind may not be served, or may not be read by us."""
+
+
+class _StrayCancellation(Exception):
+    """A reconciler raised CancelledError although nobody had cancelled it; what it waited for was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The reconcile that is going on in this context."""
+
+    id: str
+    log: FilteringBoundLogger
+
+
+def reconcile_id() -> str:
+    """The id of the reconcile this code runs in, as in its logs; empty outside of one."""
+    running = _current.get()
+    return "" if running is None else running.id
+
+
+def reconcile_log() -> FilteringBoundLogger:
+    """A structlog logger that names controller, namespace, name and reconcileID of the reconcile this code runs in."""
+    running = _current.get()
+    return _log if running is None else running.log
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerOptions:
+    """How a controller works.
+
+    `timeout` is for one reconcile, in seconds; None waits for ever. `rate_limiter` belongs to one controller; unless
+    given, failed keys come back after 5 ms, then twice that, up to 1000 s, and not more than 10 per second in all.
+    `sync_timeout` is how long the sources may take to become ready.
+    """
+
+    workers: int = 1
+    rate_limiter: RateLimiter[Request] | None = None
+    timeout: float | None = None
+    sync_timeout: float = SYNC_SECONDS
+    needs_leader_election: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.workers < 1:
+            raise ValueError(f"workers={self.workers}: expected at least 1")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"timeout={self.timeout}: expected more than 0 seconds, or None")
+
+
+class Controller:
+    """One reconciler with its queue and workers. `run` it once."""
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler | ReconcileFunction,
+        *,
+        sources: Iterable[Source] = (),
+        options: ControllerOptions | None = None,
+        clock: Clock | None = None,
+        registry: CollectorRegistry | None = None,
+        log_fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`name` is in logs and metrics, so it should be the only one; `log_fields` are in each line logged."""
+        if not name:
+            raise ValueError("a controller needs a name")
+        self.name = name
+        self._options = options or ControllerOptions()
+        self._reconcile = as_function(reconciler)
+        self._sources = list(sources)
+        self._clock = clock or SystemClock()
+        registry = registry or CollectorRegistry()
+        self.queue: RateLimitingQueue[Request] = RateLimitingQueue(
+            name, limiter=self._options.rate_limiter, clock=self._clock, registry=registry
+        )
+        self._meter = ControllerMeter(name, registry)
+        # Bound when it is used, not now: logging may be set up after the controller.
+        self._log: FilteringBoundLogger = structlog.get_logger("kapi.controller", controller=name, **(log_fields or {}))
+        self._stopping = asyncio.Event()
+        self._has_run = False
+        self._is_started = False
+
+    def __repr__(self) -> str:
+        return f"<Controller {self.name!r}>"
+
+    @property
+    def needs_leader_election(self) -> bool:
+        """Whether only the leader may run it."""
+        return self._options.needs_leader_election
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the sources were ready and the workers are at work, or have been."""
+        return self._is_started
+
+    async def watch(self, source: Source) -> None:
+        """One more source. Of a controller that runs already, wait until the source is ready."""
+        if self._stopping.is_set():
+            raise RuntimeError(f"controller {self.name!r} has been stopped")
+        self._sources.append(source)
+        if self._has_run:
+            await self._ready(source)
+
+    def stop(self) -> None:
+        """Take no more keys; `run` returns when the reconciles that are going on have ended."""
+        self._stopping.set()
+        self.queue.shut_down()
+
+    async def run(self) -> None:
+        """Start the sources, wait for them, and work until `stop`. Cancelling it cancels the reconciles too.
+
+        Raises:
+            SyncTimeout: a source did not become ready in time.
+            RuntimeError: it was run before.
+        """
+        if self._has_run:
+            raise RuntimeError(f"controller {self.name!r} was run before: a controller runs once")
+        self._has_run = True
+        self._meter.max_workers.set(self._options.workers)
+        try:
+            if await self._sources_are_ready():
+                self._log.info("starting workers", workers=self._options.workers)
+                self._is_started = True
+                async with asyncio.TaskGroup() as group:
+                    for number in range(self._options.workers):
+                        group.create_task(self._work(), name=f"{self.name} worker {number}")
+                self._log.info("all workers finished")
+        finally:
+            self.stop()
+            for source in self._sources:
+                source.stop()
+
+    async def _sources_are_ready(self) -> bool:
+        """Start the sources together; False when the controller was stopped meanwhile."""
+        ready = asyncio.create_task(self._all_ready())
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((ready, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            stopped.cancel()
+            await asyncio.wait((ready, stopped))
+        if not ready.cancelled():
+            ready.result()
+        return not self._stopping.is_set()
+
+    async def _all_ready(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for source in self._sources:
+                    group.create_task(self._ready(source))
+        except BaseExceptionGroup as errors:
+            # One reason not to start is enough, and easier to read and to catch than a group of them.
+            raise errors.exceptions[0] from None
+
+    async def _ready(self, source: Source) -> None:
+        seconds = self._options.sync_timeout
+        try:
+            async with asyncio.timeout(seconds) as scope:
+                await source.start(self.queue)
+                await source.wait_for_sync()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise SyncTimeout(f"controller {self.name!r}: {source} did not sync within {seconds:g} s") from None
+
+    async def _work(self) -> None:
+        # Keys that are left when we are told to stop stay where they are: whoever comes next lists everything anyway.
+        while not self.queue.is_shutting_down:
+            try:
+                request, priority = await self.queue.get_with_priority()
+            except QueueShutDown:
+                return
+            self._meter.active_workers.inc()
+            try:
+                await self._handle(request, priority)
+            finally:
+                self._meter.active_workers.dec()
+                self.queue.done(request)
+
+    async def _handle(self, request: Request, priority: int) -> None:
+        """One reconcile, and what follows from how it ended."""
+        identity = str(uuid.uuid4())
+        log = self._log.bind(namespace=request.namespace, name=request.name, reconcileID=identity)
+        # The worker's own context: the next reconcile overwrites it, and nobody looks in between.
+        _current.set(_Running(identity, log))
+        started = self._clock.monotonic()
+        try:
+            result = await self._call(request) or _NOTHING
+        except Exception as error:
+            self._failed(request, priority, error, log)
+        else:
+            self._succeeded(request, priority, result)
+        finally:
+            self._meter.seconds.observe(self._clock.monotonic() - started)
+
+    async def _call(self, request: Request) -> Result | None:
+        """Reconcile within the timeout, and keep cancellations that are not ours from ending the worker."""
+        scope = asyncio.timeout(self._options.timeout)
+        try:
+            async with scope:
+                result = await self._reconcile(request)
+            if result is None or isinstance(result, Result):
+                return result
+            raise TypeError(f"the reconciler returned {result!r}: expected a Result or None")
+        except asyncio.CancelledError as error:
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                raise
+            raise _StrayCancellation("the reconciler raised CancelledError and was not cancelled") from error
+        except TimeoutError as error:
+            if scope.expired():
+                raise TimeoutError(f"the reconcile took longer than {self._options.timeout:g} s") from error
+            raise
+        finally:
+            if scope.expired():
+                self._meter.timeouts.inc()
+
+    def _failed(self, request: Request, priority: int, error: Exception, log: FilteringBoundLogger) -> None:
+        terminal = is_terminal(error)
+        if _is_mistake(error):
+            self._meter.panics.inc()
+        self._meter.errors.inc()
+        self._meter.results["error"].inc()
+        if terminal:
+            self._meter.terminal.inc()
+            self.queue.forget(request)
+        else:
+            self.queue.add_rate_limited(request, priority=priority)
+        log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=error)
+
+    def _succeeded(self, request: Request, priority: int, result: Result) -> None:
+        priority = priority if result.priority is None else result.priority
+        if result.requeue_after > 0:
+            self.queue.forget(request)
+            self.queue.add_after(request, result.requeue_after, priority=priority)
+            self._meter.results["requeue_after"].inc()
+        elif result.requeue:
+            self.queue.add_rate_limited(request, priority=priority)
+            self._meter.results["requeue"].inc()
+        else:
+            self.queue.forget(request)
+            self._meter.results["success"].inc()
+
+
+def _is_mistake(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_mistake(part) for part in error.exceptions)
+    return isinstance(error, (*_MISTAKES, _StrayCancellation))

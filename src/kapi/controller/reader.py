@@ -1,0 +1,193 @@
+"""A client for reconcilers: it reads from the caches that are there anyway, and still sees its own writes.
+
+A cache is a little behind the server. A reconciler that writes and is called again at once would find the object as it
+was before, and do its work twice. So what was written through this client is remembered until the cache has it; until
+then that object is read from the server. Everything else comes from memory.
+
+Kinds nobody watches are read from the server, too. Promise: a get after a write through the same client shows the
+object at least as new as the write left it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kapi.api.access import name_of, resource_version_of, uid_of
+from kapi.api.errors import GroupResource, NotFound
+from kapi.api.keys import ObjectKey
+from kapi.api.meta import GroupVersionKind
+from kapi.api.scheme import SCHEME, TypedObject
+from kapi.client.client import ALL_NAMESPACES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Unpack
+
+    from kapi.client.client import Client
+    from kapi.client.options import DeleteOptions, PatchOptions, WriteOptions
+    from kapi.client.typed import PatchKind
+    from kapi.informer.cached import Cached
+    from kapi.informer.informer import SharedInformer
+
+T = TypeVar("T", bound=TypedObject)
+
+
+class _Written(Generic[T]):
+    """What was written of one kind and is not in its cache yet: a revision, or the uid of what was deleted."""
+
+    def __init__(self, informer: SharedInformer[T]) -> None:
+        self.informer = informer
+        self._revisions: dict[ObjectKey, int] = {}
+        self._deleted: dict[ObjectKey, str] = {}
+        informer.add_raw_handler(self, name="own writes")
+
+    def __bool__(self) -> bool:
+        return bool(self._revisions or self._deleted)
+
+    def wrote(self, obj: Any) -> None:
+        """Note what the server answered to a write."""
+        key = ObjectKey.of(obj)
+        revision = _number(resource_version_of(obj))
+        if revision and not self._has(key, revision):
+            self._revisions[key] = revision
+
+    def deleted(self, key: ObjectKey, uid: str) -> None:
+        """Note that an object was deleted."""
+        self._deleted[key] = uid
+
+    def is_behind(self, key: ObjectKey) -> bool:
+        """Whether the cache does not have what was written yet."""
+        cached = self.informer.indexer.get(key)
+        if key in self._deleted:
+            return cached is not None and (not self._deleted[key] or cached.uid == self._deleted[key])
+        return key in self._revisions and not self._has(key, self._revisions[key])
+
+    def forget(self, key: ObjectKey) -> None:
+        """The object is gone from the server: there is nothing to wait for."""
+        self._revisions.pop(key, None)
+        self._deleted.pop(key, None)
+
+    def _has(self, key: ObjectKey, revision: int) -> bool:
+        cached = self.informer.indexer.get(key)
+        return cached is not None and _number(cached.resource_version) >= revision
+
+    # -- the cache has moved ----------------------------------------------------------------------------------------
+
+    def on_add(self, obj: Cached[T], *, initial: bool) -> None:
+        """See `Handler`."""
+        self._seen(obj)
+
+    def on_update(self, old: Cached[T], new: Cached[T]) -> None:
+        """See `Handler`."""
+        self._seen(new)
+
+    def on_delete(self, obj: Cached[T], *, stale: bool) -> None:
+        """See `Handler`."""
+        self.forget(obj.key)
+
+    def _seen(self, obj: Cached[T]) -> None:
+        if _number(obj.resource_version) >= self._revisions.get(obj.key, 0):
+            self._revisions.pop(obj.key, None)
+        if obj.metadata().deletion_timestamp:
+            self._deleted.pop(obj.key, None)
+
+
+class CachedClient:
+    """Reads from caches, writes to the server; see the module for what it promises. `live` is the plain client."""
+
+    def __init__(self, live: Client) -> None:
+        self.live = live
+        self._kinds: dict[GroupVersionKind, _Written[Any]] = {}
+
+    def use(self, kind: type[Any] | GroupVersionKind, informer: SharedInformer[Any]) -> None:
+        """Read a kind from the cache of an informer from now on. It must cover all that will be asked for."""
+        gvk = kind if isinstance(kind, GroupVersionKind) else SCHEME.gvk_of(kind)
+        if gvk not in self._kinds:
+            self._kinds[gvk] = _Written(informer)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: type[T], key: ObjectKey) -> T:
+        """One object; `NotFound` when there is none."""
+        written = self._kinds.get(SCHEME.gvk_of(kind))
+        if written is None or not written.informer.has_synced:
+            return await self.live.get(kind, key)
+        if written.is_behind(key):
+            try:
+                return await self.live.get(kind, key)
+            except NotFound:
+                written.forget(key)
+                raise
+        cached = written.informer.indexer.get(key)
+        if cached is None:
+            gvk = SCHEME.gvk_of(kind)
+            raise NotFound.of(GroupResource(gvk.group, gvk.kind), key.name)
+        found: T = cached.object()
+        return found
+
+    async def find(self, kind: type[T], key: ObjectKey) -> T | None:
+        """One object, or None when there is none."""
+        try:
+            return await self.get(kind, key)
+        except NotFound:
+            return None
+
+    async def list(
+        self, kind: type[T], *, namespace: str = ALL_NAMESPACES, labels: Mapping[str, str] | str = ""
+    ) -> list[T]:
+        """Objects of a kind, in one namespace or in all, that have some labels."""
+        written = self._kinds.get(SCHEME.gvk_of(kind))
+        if written is None or not written.informer.has_synced or written:
+            answer = await self.live.list(kind, namespace=namespace, labels=labels or None)
+            return list(answer.items)
+        return written.informer.lister.list(namespace=namespace or None, labels=labels or None)
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def create(self, obj: T, **options: Unpack[WriteOptions]) -> T:
+        """Store a new object."""
+        return self._wrote(await self.live.create(obj, **options))
+
+    async def update(self, obj: T, **options: Unpack[WriteOptions]) -> T:
+        """Put an object in the place of the stored one; `Conflict` when it was changed since it was read."""
+        return self._wrote(await self.live.update(obj, **options))
+
+    async def update_status(self, obj: T, **options: Unpack[WriteOptions]) -> T:
+        """Put the object's status in the place of the stored one."""
+        return self._wrote(await self.live.update_status(obj, **options))
+
+    async def patch(self, obj: T, patch: Any, *, kind: PatchKind = "merge", **options: Unpack[PatchOptions]) -> T:
+        """Change an object by a patch."""
+        return self._wrote(await self.live.patch(obj, patch, kind=kind, **options))
+
+    async def patch_status(
+        self, obj: T, patch: Any, *, kind: PatchKind = "merge", **options: Unpack[PatchOptions]
+    ) -> T:
+        """Change an object's status by a patch of the whole object."""
+        return self._wrote(await self.live.patch_status(obj, patch, kind=kind, **options))
+
+    async def apply(self, obj: T, **options: Unpack[PatchOptions]) -> T:
+        """Server-side apply."""
+        return self._wrote(await self.live.apply(obj, **options))
+
+    async def delete(self, obj: T, **options: Unpack[DeleteOptions]) -> None:
+        """Delete an object; one that is gone already is no error."""
+        try:
+            await self.live.delete(obj, **options)
+        except NotFound:
+            return
+        gone: Any = obj
+        written = self._kinds.get(SCHEME.gvk_of(gone))
+        if written is not None:
+            written.deleted(ObjectKey.of(gone), uid_of(gone))
+
+    def _wrote(self, obj: T) -> T:
+        answer: Any = obj
+        written = self._kinds.get(SCHEME.gvk_of(answer))
+        if written is not None and name_of(answer):
+            written.wrote(answer)
+        return obj
+
+
+def _number(resource_version: str) -> int:
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0

@@ -1,0 +1,162 @@
+"""Where a controller hears of changes: an informer of a kind, or anything else that knows which keys to look at.
+
+A source is started with the controller's queue and puts keys into it. Nothing is decoded on the way unless a predicate
+or a mapping function wants the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from kapi.controller.event import Created, Deleted, Updated
+from kapi.controller.queue import LIVE_PRIORITY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kapi.controller.enqueue import Handler, Requests
+    from kapi.controller.event import Event
+    from kapi.controller.predicate import Predicate
+    from kapi.controller.queue import RateLimitingQueue
+    from kapi.controller.reconcile import Request
+    from kapi.informer.cached import Cached
+    from kapi.informer.handlers import Registration
+    from kapi.informer.informer import SharedInformer
+
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """Something that puts keys into a controller's queue."""
+
+    async def start(self, queue: RateLimitingQueue[Request], /) -> None:
+        """Begin. Called once; returns when set up, not when done."""
+        ...
+
+    async def wait_for_sync(self) -> None:
+        """Wait until the keys of all that was there at the start are in the queue."""
+        ...
+
+    def stop(self) -> None:
+        """Put nothing into the queue any more. May be called without a start, and more than once."""
+        ...
+
+
+class Kind(Generic[T]):
+    """The objects of an informer: what passes all predicates is handed to `handler`, which says what to reconcile.
+
+    Starts the informer unless somebody has, and leaves stopping it to whoever shares it out. What a predicate or the
+    handler raises is logged by the informer, and that event is passed over.
+    """
+
+    def __init__(
+        self, informer: SharedInformer[T], handler: Handler[T], predicates: Iterable[Predicate[T]] = ()
+    ) -> None:
+        self._informer = informer
+        self._handler = handler
+        self._predicates = tuple(predicates)
+        self._registration: Registration[T] | None = None
+
+    def __str__(self) -> str:
+        """What it watches, and while it is not ready, why not."""
+        error = self._informer.reflector.last_error
+        return self._informer.name if self._informer.has_synced or not error else f"{self._informer.name} ({error})"
+
+    async def start(self, queue: RateLimitingQueue[Request], /) -> None:
+        """Listen."""
+        self._registration = self._informer.add_raw_handler(
+            _Feed(queue, self._handler, self._predicates), name=f"of controller {queue.name}"
+        )
+        self._informer.start()
+
+    async def wait_for_sync(self) -> None:
+        """Wait until the keys of all that was there are in the queue."""
+        if self._registration is not None:
+            await self._registration.wait_for_sync()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        if self._registration is not None:
+            self._informer.remove_handler(self._registration)
+            self._registration = None
+
+
+class _Feed(Generic[T]):
+    """Hears what an informer says and puts keys into a queue."""
+
+    def __init__(
+        self, queue: RateLimitingQueue[Request], handler: Handler[T], predicates: tuple[Predicate[T], ...]
+    ) -> None:
+        self._queue = queue
+        self._handler = handler
+        self._predicates = predicates
+
+    def on_add(self, obj: Cached[T], *, initial: bool) -> Awaitable[Any] | None:
+        """An object is there."""
+        return self._hear(Created(obj, initial))
+
+    def on_update(self, old: Cached[T], new: Cached[T]) -> Awaitable[Any] | None:
+        """An object has another state."""
+        return self._hear(Updated(old, new))
+
+    def on_delete(self, obj: Cached[T], *, stale: bool) -> Awaitable[Any] | None:
+        """An object is gone."""
+        return self._hear(Deleted(obj, stale))
+
+    def _hear(self, event: Event[T]) -> Awaitable[Any] | None:
+        for predicate in self._predicates:
+            if not predicate(event):
+                return None
+        requests = self._handler(event)
+        if isinstance(requests, Awaitable):
+            return self._add_later(requests, event.priority)
+        self._add(requests, event.priority)
+        return None
+
+    async def _add_later(self, requests: Awaitable[Requests], priority: int) -> None:
+        self._add(await requests, priority)
+
+    def _add(self, requests: Requests, priority: int) -> None:
+        for request in requests:
+            self._queue.add(request, priority=priority)
+
+
+class Trigger:
+    """A source that is told what to reconcile: by a timer, by a web hook, by another controller.
+
+    What is fired before the controller starts waits for it; what is fired after it stopped is ignored.
+    """
+
+    def __init__(self, name: str = "trigger") -> None:
+        self._name = name
+        self._queue: RateLimitingQueue[Request] | None = None
+        self._waiting: dict[Request, int] = {}
+        self._is_stopped = False
+
+    def __str__(self) -> str:
+        return self._name
+
+    def fire(self, request: Request, *, priority: int = LIVE_PRIORITY) -> None:
+        """Have a key reconciled."""
+        if self._is_stopped:
+            return
+        if self._queue is None:
+            self._waiting[request] = max(priority, self._waiting.get(request, priority))
+        else:
+            self._queue.add(request, priority=priority)
+
+    async def start(self, queue: RateLimitingQueue[Request], /) -> None:
+        """Hand over what was fired so far."""
+        self._queue = queue
+        for request, priority in self._waiting.items():
+            queue.add(request, priority=priority)
+        self._waiting.clear()
+
+    async def wait_for_sync(self) -> None:
+        """Nothing to wait for."""
+
+    def stop(self) -> None:
+        """Ignore what is fired from now on."""
+        self._is_stopped = True
+        self._waiting.clear()

@@ -1,0 +1,30 @@
+"""Controllers install and start with the base dependencies alone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import kapi
+
+PROGRAM = """
+import sys
+
+class Forbidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"cryptography", "httptools", "uvloop", "typer", "click", "rich", "re2"}:
+            raise ImportError(f"{name} is not a base dependency")
+
+sys.meta_path.insert(0, Forbidden())
+from kapi.controller import builder, controller, enqueue, event, host, predicate, queue, ratelimit, reconcile, source
+print(sorted(name for name in sys.modules if name.split(".")[:2][-1] in ("server", "registry", "storage") and name.startswith("kapi.")))
+"""
+
+
+def test_controllers_need_only_base_dependencies_and_no_server():
+    environment = {**os.environ, "PYTHONPATH": str(Path(kapi.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
