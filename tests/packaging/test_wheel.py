@@ -110,10 +110,12 @@ def test_the_command_line_runs(server):
     )
 
 
-def test_the_shared_lane_needs_only_the_base_dependencies(base):
+def test_the_shared_lane_and_the_client_lane_need_only_the_base_dependencies(base):
     absent = "import importlib.util as u; print([n for n in ('cryptography', 're2', 'httptools', 'typer') if u.find_spec(n)])"
     assert run(str(base), "-c", absent).strip() == "[]"
-    run(str(base), "-W", "error", "-c", IMPORT_ROOMS, "kapi.api", "kapi.codec", "kapi.schema", "kapi.client")
+    rooms = [f"kapi.{room}" for room in ("api", "codec", "schema", "client", "informer", "controller")]
+    run(str(base), "-W", "error", "-c", IMPORT_ROOMS, *rooms)
+    run(str(base), "-W", "error", "-c", "from kapi import *")
 
 
 def test_the_command_says_what_it_needs_where_only_the_library_is_installed(base):

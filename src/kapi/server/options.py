@@ -169,6 +169,8 @@ def _field_key(key: str, resource: Resource) -> str:
         return "spec.nodeName"
     if key in resource.selectable:
         return key
+    if resource.custom is not None:
+        raise BadRequest(f"field label not supported: {key}")
     if key == "metadata.namespace" and not resource.selectable:
         return key
     if resource.kind == "Job":

@@ -34,10 +34,10 @@ class ListMeta(NamedTuple):
     token: str = ""
     remaining: int = 0
 
-    def encode(self) -> bytes:
-        """As JSON, empty parts left out."""
+    def encode(self, *, custom: bool = False) -> bytes:
+        """As JSON, empty parts left out; a list of a custom kind always says where it goes on."""
         fields: dict[str, Any] = {"resourceVersion": str(self.revision)} if self.revision else {}
-        if self.token:
+        if self.token or custom:
             fields["continue"] = self.token
         if self.remaining:
             fields["remainingItemCount"] = self.remaining
@@ -94,7 +94,7 @@ class PlainView:
         opening = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
             _encode(resource.list_kind),
             _encode(resource.api_version),
-            meta.encode(),
+            meta.encode(custom=resource.custom is not None),
         )
         if not items:
             return [opening, b"]}\n"]
@@ -219,7 +219,7 @@ class TableView:
             return None
         if self._include == "Object":
             return self._resource.convert_out(obj)
-        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": obj["metadata"]}
 
 
 def _column(column: Column) -> Object:

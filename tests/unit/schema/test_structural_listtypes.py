@@ -9,6 +9,7 @@ SET = {"type": "array", "x-kubernetes-list-type": "set", "items": {"x-kubernetes
 ITEM = {"type": "object", "properties": {"k": {"type": "string"}, "p": {"type": "integer"}}}
 BY_ONE = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": ITEM}
 BY_TWO = {**BY_ONE, "x-kubernetes-list-map-keys": ["k", "p"]}
+BY_NONE = {**BY_ONE, "x-kubernetes-list-map-keys": []}
 ATOMIC = {"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "string"}}
 
 
@@ -45,6 +46,14 @@ def texts(schema, value, path=""):
             [{"k": "<", "p": 1}, {"k": "<", "p": 2}, {"p": 1, "k": "<"}],
             ['spec.l[2]: Duplicate value: {"k":"\\u003c","p":1}'],
         ),
+        (BY_ONE, [{"k": 1}, {"k": True}, {"k": 1.5}], []),
+        (BY_ONE, [{"k": 1}, {"k": True}, {"k": True}], ['spec.l[2]: Duplicate value: {"k":true}']),
+        (BY_ONE, [{"k": "a"}, None], []),
+        (BY_ONE, [7], ["spec.l[0]: Invalid value: 7: must be an object for an array of list-type map"]),
+        (BY_TWO, [{"k": "a", "p": 1}, {"k": "a", "p": True}], []),
+        (BY_TWO, [{"k": "a"}, {"k": "a", "p": None}], []),
+        (BY_NONE, [{"k": "a"}], []),
+        (BY_NONE, [{"k": "a"}, {"k": "b"}], ["spec.l[1]: Duplicate value: {}"]),
         (BY_TWO, [{}, {}], ["spec.l[1]: Duplicate value: {}"]),
         (BY_TWO, [{"k": "a"}, {"k": "a"}], ['spec.l[1]: Duplicate value: {"k":"a"}']),
         ({"type": "object", "additionalProperties": SET}, {"one": [1, 1]}, ["spec.l[one][1]: Duplicate value: 1"]),
@@ -86,6 +95,15 @@ def test_one_error_for_each_value_that_stands_more_than_once(items):
     assert [text.split(":")[0] for text in found] == sorted(
         (text.split(":")[0] for text in found), key=lambda field: int(field[7:-1])
     )
+
+
+KEY_VALUES = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 1.5, "a", "b"]), st.just(["a"]))
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["k", "p"]), KEY_VALUES), max_size=6))
+def test_items_are_told_apart_by_their_keys_to_the_letter(items):
+    chosen = [tuple((key, type(item[key]), str(item[key])) for key in ("k", "p") if key in item) for item in items]
+    assert len(texts(BY_TWO, items)) == len({one for one in chosen if chosen.count(one) > 1})
 
 
 def test_long_lists_are_checked_in_one_pass():

@@ -413,6 +413,17 @@ def test_a_pattern_that_slipped_in_broken_matches_nothing():
     ]
 
 
+@pytest.mark.parametrize("part", [{"properties": {"a": {"not": {}}}}, {"additionalProperties": {"not": {}}}])
+@pytest.mark.parametrize("value", ["", 0, 0.5, False, [], {}], ids=repr)
+def test_where_nothing_may_stand_nothing_is_accepted(part, value):
+    schema = read({"type": "object", "properties": {"b": {}}, **part})
+    accept, accept_items = compile_accept(schema), compile_accept(read({"items": {"not": {}}}))
+    assert accept({})
+    assert not accept({"a": value})
+    assert accept_items([])
+    assert not accept_items([value])
+
+
 def test_a_schema_without_rules_takes_anything():
     validate = compile_validator(read({"x-kubernetes-preserve-unknown-fields": True}))
     assert validate({"a": [None, 1]}, MISSING, "") == []

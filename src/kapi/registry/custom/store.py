@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING, Any
 from kapi.api.errors import Forbidden, TooManyRequests
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.encoding import copy_of, decode, encode, head_of
+from kapi.registry.outcome import Written
 from kapi.registry.store import Store
+from kapi.storage.interface import RevisionMismatch
 from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kapi.api.meta import Object
     from kapi.registry.custom.conversion import Converter
     from kapi.registry.custom.strategy import CustomStrategy
-    from kapi.registry.outcome import Admit, Written
+    from kapi.registry.outcome import Admit, Build
+    from kapi.registry.store import Rules
     from kapi.registry.strategy import WriteContext
     from kapi.schema.custom import CustomSchema
 
@@ -185,6 +188,49 @@ class CustomStore(Store):
             why = "create not allowed while custom resource definition is terminating"
             raise Forbidden.of(self.resource, obj["metadata"].get("name", ""), why)
         return await super().create(context, obj, admit)
+
+    async def update(
+        self,
+        context: WriteContext,
+        namespace: str,
+        name: str,
+        build: Build,
+        admit: Admit,
+        *,
+        rules: Rules | None = None,
+        patch: bool = False,
+    ) -> Written:
+        """Change an object. A change of nothing still brings it into the form in which it would be stored today.
+
+        That is how objects are moved to another storage version: by writing back what was read.
+        """
+        seen = ""
+
+        async def noting(old: Object, fresh: Callable[[], Object]) -> Object:
+            nonlocal seen
+            seen = old["metadata"]["resourceVersion"]
+            return await build(old, fresh)
+
+        while True:
+            written = await super().update(context, namespace, name, noting, admit, rules=rules, patch=patch)
+            if context.dry_run or written.deleted or str(written.item.revision) != seen:
+                return written
+            try:
+                return Written(await self._restored(written.item))
+            except RevisionMismatch:
+                continue
+
+    async def _restored(self, item: Item) -> Item:
+        """An item as it would be stored today, committed if that is something else."""
+        if item.form is self.form and item.version == self.storage_version:
+            return item
+        stored = self._pruned(await self.convert(await self.load(item), self.storage_version))
+        if item.version == self.storage_version and decode(head_of(item.version, self.gvk.kind), item.body) == stored:
+            return item
+        self._refuse_retired()
+        restored = await super().write(item.key, stored, item.revision)
+        await self.prepare((restored,))
+        return restored
 
     async def write(self, key: str, obj: Object, expected: int) -> Item:
         """Commit an object in the storage version; the item returned is in this one."""

@@ -14,8 +14,9 @@ from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 from kapi.codec.limits import YAML_OFF_LOOP_BYTES
 from kapi.registry.encoding import copy_of
+from kapi.schema.structural.metadata import coerce_object_meta
 from kapi.schema.typed import TypeMismatch
-from kapi.server.decode import check_size, shape_up
+from kapi.server.decode import check_size, shape_up, shape_up_metadata
 from kapi.server.handlers.writing import (
     admit_for,
     authorize_create,
@@ -142,7 +143,9 @@ async def _update(context: Context, config: Configuration, options: ApplyOptions
         live = resource.convert_out(fresh())
         obj = resource.convert_in(await beside(resource, lambda: _merge(context, live, config, options)))
         drop_repeated_owners(context, obj["metadata"])
-        store.strategy.default(obj)
+        if resource.custom is None or _changes(live, obj):
+            # Another version than the stored one may have defaults of its own. Who applies nothing new adds none.
+            store.strategy.default(obj)
         await context.services.admission.mutate(operation, obj, old)
         return obj
 
@@ -153,6 +156,12 @@ async def _update(context: Context, config: Configuration, options: ApplyOptions
         )
     finally:
         context.warnings += dict.fromkeys(writing.warnings)
+
+
+def _changes(live: Object, obj: Object) -> bool:
+    """Whether an apply changed anything but who owns what."""
+    before, after = ({**one, "metadata": {**one["metadata"], "managedFields": None}} for one in (live, obj))
+    return before != after
 
 
 def _merge(context: Context, live: Object | None, config: Configuration, options: ApplyOptions) -> Object:
@@ -166,8 +175,10 @@ def _merge(context: Context, live: Object | None, config: Configuration, options
     obj: Object = copy_of(whole)
     try:
         if resource.custom is None:
-            # The result for a custom kind is judged as it is, with the nulls that are left.
             shape_up(obj, resource.schema)
+        else:
+            # The result for a custom kind is judged as it is, with the nulls that are left, but for its metadata.
+            shape_up_metadata(obj, coerce_object_meta)
     except TypeMismatch as error:
         raise BadRequest(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'

@@ -7,8 +7,8 @@ import sys
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
-from kapi import __version__
 from kapi.api.errors import MethodNotAllowed, NotFound, PageNotFound
+from kapi.base.version import VERSION
 from kapi.codec import json
 from kapi.server import metrics as metrics_module
 from kapi.server.discovery import AGGREGATED, Discovery
@@ -163,7 +163,7 @@ def version_info() -> dict[str, str]:
         "emulationMinor": COMPATIBLE_MINOR,
         "minCompatibilityMajor": "1",
         "minCompatibilityMinor": str(int(COMPATIBLE_MINOR) - 1),
-        "gitVersion": f"v1.{COMPATIBLE_MINOR}.0+kapi-{__version__}",
+        "gitVersion": f"v1.{COMPATIBLE_MINOR}.0+kapi-{VERSION}",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kapi.api import jsonpatch, strategicmerge
 from kapi.api import patch as patches
 from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
-from kapi.api.fielderror import FieldError, show
+from kapi.api.fielderror import FieldError, invalid, show
 from kapi.api.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
@@ -109,8 +109,10 @@ def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str]
         if media == STRATEGIC_MERGE_PATCH:
             # The reference merges into a typed object, which cannot become another.
             patched["kind"], patched["apiVersion"] = kind, api_version
+        elif context.served.custom is not None and not (patched.get("kind") and patched.get("apiVersion")):
+            raise _undecodable(patched, "Object 'Kind' or 'apiVersion' is missing in the patched document")
         elif patched.setdefault("kind", kind) != kind or patched.setdefault("apiVersion", api_version) != api_version:
-            raise _undecodable(patched, f"the kind of an object cannot be changed: it is a {kind} of {api_version}")
+            raise _other_kind(context, patched, kind, api_version)
         problems = _coerce(patched, schema) + duplicates
         if problems and validation == "Strict":
             raise _undecodable(patched, f"strict decoding error: {', '.join(problems)}")
@@ -120,6 +122,16 @@ def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str]
         return patched
 
     return applied
+
+
+def _other_kind(context: Context, patched: Object, kind: str, api_version: str) -> ApiError:
+    """A patch made an object of one kind into one of another."""
+    found = [patched["kind"], patched["apiVersion"]]
+    if context.served.custom is None or not all(isinstance(text, str) for text in found):
+        return _undecodable(patched, f"the kind of an object cannot be changed: it is a {kind} of {api_version}")
+    wanted = {"kind": kind, "apiVersion": api_version}
+    errors = [invalid(key, patched[key], f"must be {text}") for key, text in wanted.items() if patched[key] != text]
+    return Invalid.of(GroupKind(found[1].rpartition("/")[0], found[0]), context.info.name, errors)
 
 
 def _decode(body: bytes, media: str) -> tuple[Any, list[str]]:

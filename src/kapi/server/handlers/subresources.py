@@ -11,6 +11,7 @@ from kapi.api.fieldset import fields
 from kapi.api.managedfields import FieldManager, parent_entries, scale_entries
 from kapi.api.meta import GroupVersionKind
 from kapi.api.patch import APPLY_PATCH
+from kapi.registry.custom.store import CustomStore
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.encoding import copy_of, encode
 from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
@@ -19,11 +20,12 @@ from kapi.registry.kinds.pod.subresources import EphemeralContainersStrategy, Re
 from kapi.registry.resource import Resource
 from kapi.registry.scale import BuiltInScales
 from kapi.registry.store import Rules
+from kapi.registry.tables.custom import SCALE_TABLE
 from kapi.schema.typed import kind_schema
 from kapi.server.decode import Expectation, read_object
 from kapi.server.handlers.applying import merged, read_config
 from kapi.server.handlers.patching import patch_media, patch_with, read_patch
-from kapi.server.handlers.writing import check_name, operation_of, put, write_context
+from kapi.server.handlers.writing import check_name, operation_of, put, settle_namespace, write_context
 from kapi.server.options import apply_options, write_options
 from kapi.server.ownership import manager_name
 from kapi.server.respond import json_response, object_response, plain_only, view_for
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from kapi.api.managedfields import ReplicasPaths
     from kapi.api.meta import Object
     from kapi.registry.scale import Scales
+    from kapi.registry.tables import Table
     from kapi.server.context import Context
     from kapi.server.message import Response
     from kapi.server.options import WriteOptions
@@ -43,6 +46,20 @@ SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 
 _SCALES = Resource(*SCALE[:2], "scales", SCALE.kind, "scale", namespaced=True, verbs=())
 """What a Scale is shown as; nothing is served under this name."""
+
+
+class _CustomScales(Resource):
+    """The same for custom kinds, whose Scales have columns of their own."""
+
+    __slots__ = ()
+
+    @property
+    def table(self) -> Table:
+        """How they are shown in rows and columns."""
+        return SCALE_TABLE
+
+
+_CUSTOM_SCALES = _CustomScales(*SCALE[:2], "scales", SCALE.kind, "scale", namespaced=True, verbs=())
 
 _BUILT_IN = BuiltInScales()
 
@@ -57,7 +74,7 @@ _RESIZE = Rules(ResizeStrategy())
 
 async def get_scale(context: Context) -> Response:
     """GET of /scale."""
-    view = view_for(context, listing=False, shown=_SCALES)
+    view = view_for(context, listing=False, shown=_SCALES if context.served.custom is None else _CUSTOM_SCALES)
     store, info = context.served.stored, context.info
     item = store.get(info.namespace, info.name)
     body = encode(_scales(context.served).read(await store.load(item)))[len(_SCALES.head) :]
@@ -72,6 +89,7 @@ async def update_scale(context: Context) -> Response:
     expected = Expectation(SCALE, kind_schema(*SCALE))
     scale = await read_object(context, expected, validation=options.field_validation)
     check_name(context, scale["metadata"])
+    settle_namespace(context, scale["metadata"])
 
     return await _write_scale(context, options, lambda _: copy_of(scale))
 
@@ -87,6 +105,9 @@ async def patch_scale(context: Context) -> Response:
     def wanted(current: Object) -> Object:
         scale = apply(current, options.field_validation)
         check_name(context, scale["metadata"])
+        settle_namespace(context, scale["metadata"])
+        # A uid is a precondition of who sends the whole; a patch of one changes what nobody stores.
+        scale["metadata"].pop("uid", None)
         return scale
 
     return await _write_scale(context, options, wanted)
@@ -129,6 +150,9 @@ async def _write_scale(
 
     async def admit(obj: Object | None, old: Object | None) -> None:
         await admission.validate(operation, obj and scales.shown(obj), old and scales.shown(old))
+        if obj is not None and isinstance(store, CustomStore):
+            # The replicas may have got a place that was not there before, and then all that belongs there by default.
+            store.fill_in(obj)
 
     writing = write_context(context, options)
     written = await store.update(writing, info.namespace, info.name, build, admit, rules=store.rules)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.registry.outcome import Admit, Written
+    from kapi.registry.resource import Resource
     from kapi.registry.store import Rules
     from kapi.server.context import Context
     from kapi.server.message import Response
@@ -35,12 +36,16 @@ async def create(context: Context) -> Response:
     resource = context.served
     view = view_for(context, listing=False)
     options = write_options(context.query, "CreateOptions")
-    obj = await read_object(context, Expectation(resource.gvk, resource.schema), validation=options.field_validation)
+    obj = await read_object(context, _expected(resource), validation=options.field_validation)
     settle_namespace(context, obj["metadata"])
     hub = resource.convert_in(obj)
     resource.stored.strategy.default(hub)
     written = await create_object(context, hub, options)
     return await object_response(context, 201, view.one(written.item))
+
+
+def _expected(resource: Resource) -> Expectation:
+    return Expectation(resource.gvk, resource.schema, is_custom=resource.custom is not None)
 
 
 async def create_object(context: Context, hub: Object, options: WriteOptions, *, applied: bool = False) -> Written:
@@ -77,7 +82,7 @@ async def put(context: Context, rules: Rules) -> Response:
     store = resource.stored
     view = view_for(context, listing=False)
     options = write_options(context.query, "UpdateOptions")
-    body = await read_object(context, Expectation(resource.gvk, resource.schema), validation=options.field_validation)
+    body = await read_object(context, _expected(resource), validation=options.field_validation)
     check_name(context, body["metadata"])
     settle_namespace(context, body["metadata"])
     hub = resource.convert_in(body)
