@@ -22,7 +22,7 @@ from kapi.controller.queue import QueueShutDown, RateLimitingQueue
 from kapi.controller.reconcile import Request, Result, as_function, is_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -64,12 +64,19 @@ class _Running:
 
     id: str
     log: FilteringBoundLogger
+    may_act: Callable[[], bool] | None
 
 
 def reconcile_id() -> str:
     """The id of the reconcile this code runs in, as in its logs; empty outside of one."""
     running = _current.get()
     return "" if running is None else running.id
+
+
+def reconcile_may_act() -> bool:
+    """Whether the reconcile this code runs in may still change anything: its process has not lost its lease."""
+    running = _current.get()
+    return running is None or running.may_act is None or running.may_act()
 
 
 def reconcile_log() -> FilteringBoundLogger:
@@ -130,6 +137,8 @@ class Controller:
         self._meter = ControllerMeter(name, registry)
         # Bound when it is used, not now: logging may be set up after the controller.
         self._log: FilteringBoundLogger = structlog.get_logger("kapi.controller", controller=name, **(log_fields or {}))
+        self.may_act: Callable[[], bool] | None = None
+        """Asked before each reconcile, if given: a process that was frozen must not act in another's time."""
         self._stopping = asyncio.Event()
         self._has_run = False
         self._is_started = False
@@ -225,6 +234,10 @@ class Controller:
                 request, priority = await self.queue.get_with_priority()
             except QueueShutDown:
                 return
+            if self.may_act is not None and not self.may_act():
+                self.queue.done(request)
+                self._log.warning("not reconciling any more: this process does not lead")
+                return
             self._meter.active_workers.inc()
             try:
                 await self._handle(request, priority)
@@ -237,7 +250,7 @@ class Controller:
         identity = str(uuid.uuid4())
         log = self._log.bind(namespace=request.namespace, name=request.name, reconcileID=identity)
         # The worker's own context: the next reconcile overwrites it, and nobody looks in between.
-        _current.set(_Running(identity, log))
+        _current.set(_Running(identity, log, self.may_act))
         started = self._clock.monotonic()
         try:
             result = await self._call(request) or _NOTHING

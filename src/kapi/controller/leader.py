@@ -94,6 +94,13 @@ class LeaderElector:
         renewed = self._renewed_at
         return renewed is not None and self._clock.monotonic() - renewed < self._election.renew_seconds
 
+    @property
+    def why_lost(self) -> str:
+        """Why leadership ended, in words."""
+        if self.leader and self.leader != self._election.identity:
+            return f"{self.leader} leads now"
+        return "the lease was not renewed in time"
+
     async def run(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Wait to be leader, do the work, and keep renewing meanwhile.
 

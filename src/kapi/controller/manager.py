@@ -30,6 +30,7 @@ from kapi.base.clock import SystemClock
 from kapi.base.pages import Page, PageServer
 from kapi.client.dynamic import DynamicClient
 from kapi.controller.builder import builder
+from kapi.controller.controller import Controller
 from kapi.controller.leader import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election, LeaderElector
 from kapi.controller.reader import CachedClient
 from kapi.controller.recorder import EventRecorder
@@ -125,6 +126,9 @@ class Manager:
         """Run something with the rest; before `run`."""
         if self._is_running:
             raise RuntimeError(f"{runnable.name} comes too late: the manager runs already")
+        if self.elector is not None and runnable.needs_leader_election and isinstance(runnable, Controller):
+            elector = self.elector
+            runnable.may_act = lambda: elector.is_leading
         self._runnables.append(runnable)
 
     def recorder(self, controller: str) -> EventRecorder:
@@ -180,7 +184,7 @@ class Manager:
             if self.elector is None:
                 await lead()
             elif not await self._until_stopped(self.elector.run(lead)):
-                raise LeadershipLost(f"{self.elector.leader or 'nobody'} leads now")
+                raise LeadershipLost(self.elector.why_lost)
 
         tasks = [asyncio.ensure_future(_together(anywhere, self._stopping)), asyncio.ensure_future(when_leading())]
         try:

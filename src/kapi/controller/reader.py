@@ -5,7 +5,8 @@ was before, and do its work twice. So what was written through this client is re
 then that object is read from the server. Everything else comes from memory.
 
 Kinds nobody watches are read from the server, too. Promise: a get after a write through the same client shows the
-object at least as new as the write left it.
+object at least as new as the write left it. And a reconcile whose process has lost its lease meanwhile writes nothing
+through it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kapi.api.keys import ObjectKey
 from kapi.api.meta import GroupVersionKind
 from kapi.api.scheme import SCHEME, TypedObject
 from kapi.client.client import ALL_NAMESPACES
+from kapi.controller.controller import reconcile_may_act
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from kapi.informer.informer import SharedInformer
 
 T = TypeVar("T", bound=TypedObject)
+
+
+class NotLeading(Exception):
+    """A write of a reconcile whose process has lost its lease."""
 
 
 class _Written(Generic[T]):
@@ -146,32 +152,39 @@ class CachedClient:
 
     async def create(self, obj: T, **options: Unpack[WriteOptions]) -> T:
         """Store a new object."""
+        _check_may_act()
         return self._wrote(await self.live.create(obj, **options))
 
     async def update(self, obj: T, **options: Unpack[WriteOptions]) -> T:
         """Put an object in the place of the stored one; `Conflict` when it was changed since it was read."""
+        _check_may_act()
         return self._wrote(await self.live.update(obj, **options))
 
     async def update_status(self, obj: T, **options: Unpack[WriteOptions]) -> T:
         """Put the object's status in the place of the stored one."""
+        _check_may_act()
         return self._wrote(await self.live.update_status(obj, **options))
 
     async def patch(self, obj: T, patch: Any, *, kind: PatchKind = "merge", **options: Unpack[PatchOptions]) -> T:
         """Change an object by a patch."""
+        _check_may_act()
         return self._wrote(await self.live.patch(obj, patch, kind=kind, **options))
 
     async def patch_status(
         self, obj: T, patch: Any, *, kind: PatchKind = "merge", **options: Unpack[PatchOptions]
     ) -> T:
         """Change an object's status by a patch of the whole object."""
+        _check_may_act()
         return self._wrote(await self.live.patch_status(obj, patch, kind=kind, **options))
 
     async def apply(self, obj: T, **options: Unpack[PatchOptions]) -> T:
         """Server-side apply."""
+        _check_may_act()
         return self._wrote(await self.live.apply(obj, **options))
 
     async def delete(self, obj: T, **options: Unpack[DeleteOptions]) -> None:
         """Delete an object; one that is gone already is no error."""
+        _check_may_act()
         try:
             await self.live.delete(obj, **options)
         except NotFound:
@@ -187,6 +200,12 @@ class CachedClient:
         if written is not None and name_of(answer):
             written.wrote(answer)
         return obj
+
+
+def _check_may_act() -> None:
+    """A reconcile that began while this process led must not write once another does."""
+    if not reconcile_may_act():
+        raise NotLeading("this process does not lead any more; the write was not sent")
 
 
 def _number(resource_version: str) -> int:

@@ -1,0 +1,25 @@
+"""Webhooks of an operator as plain functions: validating, mutating, conversion.
+
+In reading order: `server` is what a program uses, `admission` and `conversion` are what functions are asked and may
+answer, `certificates` and `injection` make API servers trust the server; `review` and `diff` are the wire.
+"""
+
+from kapi.controller.webhook.admission import AdmissionRequest, Allowed, Denied, UserInfo
+from kapi.controller.webhook.certificates import Certificates, Mounted, SelfSigned
+from kapi.controller.webhook.conversion import ConversionFailed, Spoke
+from kapi.controller.webhook.injection import inject_ca
+from kapi.controller.webhook.server import WebhookServer
+
+__all__ = [
+    "AdmissionRequest",
+    "Allowed",
+    "Certificates",
+    "ConversionFailed",
+    "Denied",
+    "Mounted",
+    "SelfSigned",
+    "Spoke",
+    "UserInfo",
+    "WebhookServer",
+    "inject_ca",
+]

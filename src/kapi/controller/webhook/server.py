@@ -1,0 +1,201 @@
+"""The server of an operator's webhooks: paths, and the functions that answer there.
+
+    server = WebhookServer("0.0.0.0", 9443, certificates=SelfSigned.for_service("networks", "default"))
+
+    @server.validating("/validate-network", Network)
+    async def validate(request: AdmissionRequest[Network]) -> None:
+        if not request.subject.spec.cidr:
+            raise Denied("a network needs a cidr")
+
+    @server.mutating("/mutate-network", Network)
+    def fill_in(network: Network, request: AdmissionRequest[Network]) -> None:
+        network.spec.gateway = network.spec.gateway or "10.0.0.1"
+
+    manager.add(server)
+
+Functions may be `async` or not; one that is not must be quick, since everything else waits for it. It runs in every
+process, leader or not: the API server picks any. A renewed certificate is taken up without a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+
+import structlog
+
+from kapi.base.httpserver import HTTPServer, Limits, Response
+from kapi.base.tls import server_context
+from kapi.codec import json
+from kapi.codec.errors import DecodeError
+from kapi.controller.webhook.admission import mutating, validating
+from kapi.controller.webhook.certificates import SelfSigned
+from kapi.controller.webhook.conversion import conversion, through_hub
+from kapi.controller.webhook.review import MalformedReview
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kapi.api.meta import Object
+    from kapi.base.httpserver import Request
+    from kapi.controller.webhook.admission import Mutator, Review, Validator
+    from kapi.controller.webhook.certificates import Certificates
+    from kapi.controller.webhook.conversion import Converter, Spoke
+
+T = TypeVar("T")
+H = TypeVar("H")
+
+REFRESH_SECONDS: Final = 60.0
+"""How often certificates are looked at."""
+STOP_SECONDS: Final = 10.0
+"""How long calls under way may take when the server stops."""
+
+_log = structlog.get_logger("kapi.controller")
+
+
+class WebhookServer:
+    """Serves webhooks over HTTPS until stopped; a `Runnable` of a manager.
+
+    `port` is the real one once `wait_started` returns. A malformed review is a 400, everything that is a review gets
+    one back.
+    """
+
+    name = "webhooks"
+    needs_leader_election = False
+
+    def __init__(
+        self,
+        host: str = "0.0.0.0",  # noqa: S104 - API servers call from elsewhere
+        port: int = 9443,
+        *,
+        certificates: Certificates | None = None,
+        limits: Limits | None = None,
+        refresh_seconds: float = REFRESH_SECONDS,
+    ) -> None:
+        self.certificates = certificates or SelfSigned()
+        self.port = port
+        self._host = host
+        self._limits = limits
+        self._refresh_seconds = refresh_seconds
+        self._reviews: dict[str, Review] = {}
+        self._started = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    # -- paths ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def validating(self, path: str, cls: type[T]) -> Callable[[Validator[T]], Validator[T]]: ...
+    @overload
+    def validating(self, path: str) -> Callable[[Validator[Object]], Validator[Object]]: ...
+    def validating(self, path: str, cls: Any = None) -> Callable[[Validator[Any]], Validator[Any]]:
+        """Ask a function about requests for objects of a class, or of any kind, as dictionaries."""
+
+        def decorate(function: Validator[Any]) -> Validator[Any]:
+            self._add(path, validating(function, cls))
+            return function
+
+        return decorate
+
+    @overload
+    def mutating(self, path: str, cls: type[T]) -> Callable[[Mutator[T]], Mutator[T]]: ...
+    @overload
+    def mutating(self, path: str) -> Callable[[Mutator[Object]], Mutator[Object]]: ...
+    def mutating(self, path: str, cls: Any = None) -> Callable[[Mutator[Any]], Mutator[Any]]:
+        """Let a function change objects before they are stored: in place, or by returning another.
+
+        It is not called for DELETE, where there is nothing to change; `validating` is.
+        """
+
+        def decorate(function: Mutator[Any]) -> Mutator[Any]:
+            self._add(path, mutating(function, cls))
+            return function
+
+        return decorate
+
+    @overload
+    def conversion(self, path: str, convert: Converter, /) -> None: ...
+    @overload
+    def conversion(self, path: str, /, *, hub: type[H], spokes: Sequence[Spoke[Any, H]]) -> None: ...
+    def conversion(
+        self, path: str, convert: Converter | None = None, /, *, hub: Any = None, spokes: Sequence[Spoke[Any, Any]] = ()
+    ) -> None:
+        """Convert objects between versions: by one function, or through a hub."""
+        if (convert is None) == (hub is None):
+            raise TypeError("a conversion is one function, or a hub and its spokes")
+        self._add(path, conversion(convert if convert is not None else through_hub(hub, spokes)))
+
+    def _add(self, path: str, review: Review) -> None:
+        if not path.startswith("/"):
+            raise ValueError(f"path {path!r}: a path begins with a slash")
+        if path in self._reviews:
+            raise ValueError(f"path {path!r} is taken")
+        self._reviews[path] = review
+
+    # -- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until stopped. `OSError` when the port or the certificate cannot be had."""
+        if self._stopping.is_set():
+            return
+        await asyncio.to_thread(self.certificates.ensure)
+        context = server_context(self.certificates.files)
+        shown = await asyncio.to_thread(self._certificate)
+        async with HTTPServer(
+            self._answer, host=self._host, port=self.port, context=context, limits=self._limits, grace=STOP_SECONDS
+        ) as server:
+            self.port = server.port
+            self._started.set()
+            _log.info("serving webhooks", host=self._host, port=self.port, paths=sorted(self._reviews))
+            while not await self._stopped_within(self._refresh_seconds):
+                try:
+                    latest = await asyncio.to_thread(self._renewed)
+                    if latest != shown:
+                        context.load_cert_chain(self.certificates.files.certificate, self.certificates.files.key)
+                        shown = latest
+                        _log.info("took up a renewed certificate")
+                except (OSError, ValueError):
+                    _log.exception("the certificate could not be renewed; the old one stays")
+
+    def stop(self) -> None:
+        """Come to an end: calls under way are answered, then `run` returns."""
+        self._stopping.set()
+
+    async def wait_started(self) -> None:
+        """Until the server listens."""
+        await self._started.wait()
+
+    def ca_bundle(self) -> str:
+        """What API servers need in order to trust this server."""
+        return self.certificates.ca_bundle()
+
+    def _certificate(self) -> bytes:
+        return self.certificates.files.certificate.read_bytes()
+
+    def _renewed(self) -> bytes:
+        """The certificate as it is now, after a look at whether it can be used at all."""
+        self.certificates.ensure()
+        # A certificate without its key, half of a change, would spoil the context that is in use.
+        server_context(self.certificates.files)
+        return self._certificate()
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _answer(self, request: Request) -> Response:
+        review = self._reviews.get(request.path)
+        if review is None:
+            return Response(404, b"there is no webhook at this path\n")
+        if request.method != "POST":
+            return Response(405, b"reviews are sent by POST\n")
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != "application/json":
+            return Response(415, b"reviews are sent as application/json\n")
+        try:
+            answer = await review(json.decode(request.body))
+        except (DecodeError, MalformedReview) as error:
+            return Response(400, f"{error}\n".encode())
+        return Response(200, json.encode(answer), "application/json")

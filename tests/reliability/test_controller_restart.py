@@ -1,0 +1,183 @@
+"""The server is killed under a controller: in the end the controller has made exactly what the server holds.
+
+The controller is the one of `examples/network`, written out by hand; its backend fails now and then. Writers go on through
+the kill as programs do, by trying again. Nothing tells the controller of the restart.
+"""
+
+import asyncio
+import importlib.util
+from pathlib import Path
+
+import pytest
+import yaml
+from live_server import LiveServer
+
+from kapi import Client, NotFound, ObjectKey, ObjectMeta, SharedInformerFactory
+from kapi.api.errors import ServiceUnavailable
+from kapi.client.errors import TransportError
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "network"
+DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+NETWORKS = 50
+UPDATES = 1000
+WRITERS = 10
+DELETED = 10
+FAILS_EVERY = 25
+SECONDS = 20
+"""For all of it, the restart included: a guard."""
+
+
+def load_example():
+    spec = importlib.util.spec_from_file_location("network_controller_example", EXAMPLE / "controller.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+example = load_example()
+
+
+class Progress:
+    """What happens step by step, for somebody who waits for it to have come far enough."""
+
+    def __init__(self):
+        self._changed = asyncio.Event()
+
+    def step(self):
+        self._changed.set()
+
+    async def until(self, condition):
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class UnreliableBackend(example.Backend):
+    """Networks in memory. Every so many calls one fails: by turns without having done anything, and after it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.progress = Progress()
+        self.calls = self.failures = 0
+
+    async def ensure(self, key, spec):
+        await self._perform(super().ensure, key, spec)
+
+    async def remove(self, key):
+        await self._perform(super().remove, key)
+
+    async def _perform(self, action, *arguments):
+        self.calls += 1
+        fails = self.calls % FAILS_EVERY == 0
+        if not fails or self.failures % 2:
+            await action(*arguments)
+        self.progress.step()
+        if fails:
+            self.failures += 1
+            raise OSError("the backend is out of order")
+
+
+class Writers:
+    """Programs that change networks; they try again when the server does not answer, once there is one."""
+
+    def __init__(self, client):
+        self.client = client
+        self.server_is_up = asyncio.Event()
+        self.server_is_up.set()
+        self.progress = Progress()
+        self.acknowledged = self.interrupted = 0
+
+    async def update(self, names, rounds):
+        for number in range(1, rounds + 1):
+            for name in names:
+                patch = {"spec": {"gateway": f"10.0.0.{number}"}}
+                await self._insist(lambda name=name, patch=patch: self.client.patch(example.Network, patch, name=name))
+                self.acknowledged += 1
+                self.progress.step()
+
+    async def delete(self, names):
+        for name in names:
+            await self._insist(lambda name=name: self.client.delete(example.Network, name))
+
+    async def _insist(self, request):
+        tries = 0
+        while True:
+            tries += 1
+            await self.server_is_up.wait()
+            try:
+                return await request()
+            except (TransportError, ServiceUnavailable):
+                self.interrupted += 1
+            except NotFound:
+                # The first try may have been heard and its answer lost.
+                assert tries > 1
+                return None
+
+
+def network(name):
+    spec = example.NetworkSpec(cidr="10.0.0.0/8", gateway="10.0.0.0")
+    return example.Network(metadata=ObjectMeta(name=name, namespace="default"), spec=spec)
+
+
+async def write_through_a_kill(server, writers, names, doomed):
+    """All updates and deletions, with the server killed and started again in the middle; updates done at the kill."""
+    shares = [names[number::WRITERS] for number in range(WRITERS)]
+    async with asyncio.TaskGroup() as group:
+        for share in shares:
+            group.create_task(writers.update(share, UPDATES // NETWORKS))
+        await writers.progress.until(lambda: writers.acknowledged >= UPDATES // 2)
+        # Some deletions are heard of before the end, some are asked for when it comes, some after it.
+        deleting = [group.create_task(writers.delete(doomed[number::WRITERS])) for number in range(WRITERS)]
+        await asyncio.wait(deleting, return_when=asyncio.FIRST_COMPLETED)
+        writers.server_is_up.clear()
+        server.kill()
+        at_kill = writers.acknowledged
+        await asyncio.to_thread(server.start)
+        writers.server_is_up.set()
+    return at_kill
+
+
+async def run(server):
+    names = [f"n{number}" for number in range(NETWORKS)]
+    doomed = [f"d{number}" for number in range(DELETED)]
+    stop = asyncio.Event()
+    async with Client.connect(kubeconfig=server.directory / "admin.kubeconfig", field_manager="tests") as client:
+        await client.apply(yaml.safe_load((EXAMPLE / "crd.yaml").read_text()))
+        await client.wait_for(DEFINITION, "networks.samplecrd.k8s.io", "condition=Established")
+        for name in [*names, *doomed]:
+            await client.create(network(name))
+        factory = SharedInformerFactory(client.rest, mapper=client.mapper)
+        backend, writers = UnreliableBackend(), Writers(client)
+        controller = example.Controller(factory.informer(example.Network), backend)
+        async with factory:
+            running = asyncio.create_task(controller.run(2, stop))
+            await backend.progress.until(lambda: len(backend.networks) == NETWORKS + DELETED)
+            at_kill = await write_through_a_kill(server, writers, names, doomed)
+            held = {ObjectKey.of(one): one.spec for one in await client.list(example.Network)}
+            assert sorted(key.name for key in held) == sorted(names)
+            assert {spec.gateway for spec in held.values()} == {f"10.0.0.{UPDATES // NETWORKS}"}
+            # The one thing that is waited for: nobody touches the networks any more, and the controller must get there.
+            await backend.progress.until(lambda: backend.networks == held)
+            stop.set()
+            await running
+        assert backend.networks == held, "what was in the queue when it stopped changed something"
+    return at_kill, writers, backend
+
+
+@pytest.mark.slow
+def test_a_controller_makes_what_the_server_holds_though_the_server_was_killed(tmp_path):
+    async def bounded():
+        async with asyncio.timeout(SECONDS):
+            return await run(server)
+
+    with LiveServer(tmp_path / "data") as server:
+        at_kill, writers, backend = asyncio.run(bounded())
+    print(
+        f"\n{writers.acknowledged} updates, {at_kill} before the kill, {writers.interrupted} tries in vain; "
+        f"{backend.calls} reconciles, {backend.failures} of them failed"
+    )
+    assert writers.acknowledged == UPDATES
+    # The figure counts only if the server was killed under load, and the backend did fail.
+    assert UPDATES // 2 <= at_kill < UPDATES
+    assert writers.interrupted
+    assert backend.failures
