@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import machine, reference, report, settings
+from bench import following, machine, reference, report, settings
 from bench.rows import GROUPS
 from bench.runner import Bench
 from bench.target import Kapi, Target
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(".peers/bench-data")
-WITHOUT = ("reference", "uvicorn", "sqlite")
+WITHOUT = ("reference", "uvicorn", "sqlite", "clients")
 
 
 def main() -> int:
@@ -112,6 +112,13 @@ def _bench(
             if reason := uvicorn.install():
                 left_out["uvicorn"] = reason
                 uvicorn = None
+    libraries: list[following.Library] = []
+    if any(group.name == "client" for group in groups):
+        if "clients" in options.without:
+            left_out |= dict.fromkeys(following.OTHERS, "left out")
+        else:
+            libraries, missing = following.others(ROOT)
+            left_out |= missing
     for name, reason in left_out.items():
         sys.stderr.write(f"no comparison with {name}: {reason}\n")
     bench = Bench(
@@ -121,6 +128,7 @@ def _bench(
         targets=targets,
         uvicorn=uvicorn,
         sqlite=found is None and "sqlite" not in options.without,
+        libraries=libraries,
         pinning=machine.Pinning.halves() if options.pin else None,
     )
     return bench, compared, left_out

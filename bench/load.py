@@ -35,6 +35,7 @@ from bench.objects import (
     request,
     seeded,
     stamp,
+    typical_pod,
 )
 from kapi.base.loop import run
 
@@ -59,6 +60,7 @@ class Sort:
 _SORTS = {
     "configmaps": Sort(config_map, collection),
     "pods": Sort(pod, partial(collection, resource="pods")),
+    "typical": Sort(typical_pod, partial(collection, resource="pods")),
     "small": Sort(partial(small_object, SMALL, 0), partial(small_collection, SMALL, 0)),
     "large": Sort(large_object, large_collection),
 }
@@ -208,6 +210,25 @@ async def seed(address: Address, job: Job) -> Figure:
     return {"count": len(times)}
 
 
+async def touch(address: Address, job: Job) -> Figure:
+    """Change `count` Pods from number `first` on, each once, saying when; with a `pause` between any two if given."""
+    numbers = iter(range(job["first"], job["first"] + job["count"]))
+
+    def following(_: bytes) -> bytes | None:
+        number = next(numbers, None)
+        if number is None:
+            return None
+        # One connection that waits holds up nobody else; nothing else runs in this process meanwhile.
+        time.sleep(job.get("pause", 0.0))
+        body = b'{"metadata":{"annotations":{"stamp":"%b"}}}' % stamp().encode()
+        return request("PATCH", f"{collection(resource='pods')}/{seeded(number)}", body, MERGE_PATCH)
+
+    times: list[float] = []
+    started = perf_counter()
+    await _run_all(await _callers(address, [following] * job["connections"], times))
+    return summary(times, perf_counter() - started)
+
+
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +280,7 @@ _ACTIONS: dict[str, Callable[[Address, Job], Awaitable[Figure]]] = {
     "prepare": prepare,
     "seed": seed,
     "requests": requests,
+    "touch": touch,
     "lists": lists,
     "watch": watch,
     "define": define,

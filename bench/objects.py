@@ -15,6 +15,9 @@ STAMP = b'"stamp":"'
 STAMP_DIGITS = 18
 ZERO_STAMP = "0" * STAMP_DIGITS
 
+TYPICAL_SETTINGS = 6
+"""Environment variables in each container that make a Pod, as it is stored, one of 4 kB."""
+
 _NAME = "@name@"
 _LABELS = {"app.kubernetes.io/name": "bench", "app.kubernetes.io/part-of": "load", "tier": "back"}
 
@@ -45,8 +48,10 @@ _CONFIG_MAP = template(
     _NAME,
     ZERO_STAMP,
 )
-_POD = template(
-    {
+
+
+def _pod(settings: int) -> dict[str, object]:
+    return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": _NAME, "labels": _LABELS, "annotations": {"stamp": ZERO_STAMP}},
@@ -57,7 +62,7 @@ _POD = template(
                     "name": name,
                     "image": f"registry.example/{name}:1.0",
                     "command": ["/bin/serve", "--port", "8080"],
-                    "env": [{"name": f"SETTING_{index}", "value": _text(20)} for index in range(4)],
+                    "env": [{"name": f"SETTING_{index}", "value": _text(20)} for index in range(settings)],
                     "ports": [{"containerPort": 8080, "name": f"{name}-http"}],
                     "resources": {
                         "requests": {"cpu": "100m", "memory": "64Mi"},
@@ -68,10 +73,11 @@ _POD = template(
             ],
             "nodeSelector": {"kubernetes.io/os": "linux"},
         },
-    },
-    _NAME,
-    ZERO_STAMP,
-)
+    }
+
+
+_POD = template(_pod(4), _NAME, ZERO_STAMP)
+_TYPICAL_POD = template(_pod(TYPICAL_SETTINGS), _NAME, ZERO_STAMP)
 
 
 def stamp() -> str:
@@ -88,6 +94,12 @@ def config_map(name: str, stamp: str = ZERO_STAMP) -> bytes:
 def pod(name: str) -> bytes:
     """A Pod as JSON."""
     before, middle, end = _POD
+    return b"".join((before, name.encode(), middle, ZERO_STAMP.encode(), end))
+
+
+def typical_pod(name: str) -> bytes:
+    """A Pod as JSON that is 4 kB when it is stored."""
+    before, middle, end = _TYPICAL_POD
     return b"".join((before, name.encode(), middle, ZERO_STAMP.encode(), end))
 
 

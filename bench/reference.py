@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from bench.client import Address
+from bench.table import REFERENCE
 from bench.target import HOST, Process, Running, free_port, stopped_on_error, wait_listening, wait_ready
 from kapi.base.tls import Authority, KeyPair
 
@@ -35,7 +36,7 @@ def find() -> tuple[Reference | None, str]:
 class Reference:
     """kube-apiserver and etcd."""
 
-    name = "kube-apiserver + etcd"
+    name = REFERENCE
 
     def __init__(self, assets: Path) -> None:
         self._assets = assets

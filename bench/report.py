@@ -50,6 +50,7 @@ def _row(row: Row, figures: dict[str, list[Figure]], failures: dict[str, str]) -
         "more_is_better": row.more_is_better,
         "budget": row.budget,
         "limit": row.limit,
+        "against": row.against,
         "kapi": ours,
         "others": medians,
         "ratios": ratios,
@@ -68,7 +69,7 @@ def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
 
 def markdown(result: dict[str, Any]) -> str:
     """The table, with what is needed to judge it."""
-    table = [HEADINGS, *(_cells(row, result["machine"]["cores"]) for row in result["rows"])]
+    table = [HEADINGS, *(cells for row in result["rows"] for cells in _lines(row, result["machine"]["cores"]))]
     # A column that says nothing is left out.
     used = [number for number in range(len(HEADINGS)) if any(cells[number] != NOTHING for cells in table[1:])]
     lines = [f"| {' | '.join(cells[number] for number in used)} |" for cells in table]
@@ -76,9 +77,15 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", _machine(result), *_notes(result)]) + "\n"
 
 
-def _cells(row: dict[str, Any], cores: int) -> list[str]:
-    ours = row["kapi"]
-    name, theirs = next(iter(row["others"].items()), (NOTHING, None))
+def _lines(row: dict[str, Any], cores: int) -> list[list[str]]:
+    """One line for each that Kapi is compared with; from the second on it does not say again what is Kapi's."""
+    lines = [_cells(row, cores, name) for name in row["others"] or [NOTHING]]
+    own = HEADINGS.index("Compared with")
+    return [lines[0], *([*[""] * own, *cells[own:]] for cells in lines[1:])]
+
+
+def _cells(row: dict[str, Any], cores: int, name: str) -> list[str]:
+    ours, theirs = row["kapi"], row["others"].get(name)
     ratios = row["ratios"].get(name, {})
     return [
         f"{row['title']} {_marks(ours or {}, cores)}".rstrip(),
@@ -94,11 +101,11 @@ def _cells(row: dict[str, Any], cores: int) -> list[str]:
 
 
 def _asked(row: dict[str, Any], compared_with: str) -> str:
-    """What the row has to be: so many times better than the reference, or below a limit."""
+    """What the row has to be: so many times better than what it is measured against, or below a limit."""
     asked = []
-    if row["budget"] and "etcd" in compared_with:
+    if row["budget"] and compared_with == row["against"]:
         asked.append(f"≥ {row['budget']:g}{TIMES}")
-    if row["limit"]:
+    if row["limit"] and compared_with == next(iter(row["others"]), NOTHING):
         asked.append(f"≤ {_value({'value': row['limit']}, row['unit'])}")
     return ", ".join(asked) or NOTHING
 

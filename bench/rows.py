@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench import custom
+from bench import custom, lane
 from bench.table import Group, Row, connections
 from bench.yardsticks import SQLite
 
@@ -216,6 +216,7 @@ GROUPS = (
     Group("list", _list_rows, _measure_lists),
     Group("watch", _watch_rows, _measure_watches),
     custom.GROUP,
+    lane.GROUP,
     # Last, because it adds objects to what is listed.
     Group("apply", _apply_rows, _measure_applies),
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.figures import Figure
+    from bench.following import Library
     from bench.settings import Settings
     from bench.target import Running, Target
     from bench.yardsticks import Uvicorn
@@ -74,6 +75,7 @@ class Bench:
         targets: Sequence[Target],
         uvicorn: Uvicorn | None = None,
         sqlite: bool = False,
+        libraries: Sequence[Library] = (),
         pinning: Pinning | None = None,
     ) -> None:
         self.settings = settings
@@ -82,6 +84,8 @@ class Bench:
         """Kapi, and the reference if there is one."""
         self.uvicorn = uvicorn
         self.sqlite = sqlite
+        self.libraries = libraries
+        """What clients of others are written with."""
         self.figures: dict[str, dict[str, list[Figure]]] = {}
         self.failures: dict[str, dict[str, str]] = {}
         self._pinning = pinning or Pinning()

@@ -28,6 +28,10 @@ class Settings:
     """Objects of one custom kind in the rows that read them."""
     firsts: int = 2
     """New definitions in each round of the row about how soon one is served."""
+    burst: int = 1_000
+    """Updates that pile up while a client sleeps."""
+    touches: int = 500
+    """Updates made one by one in the row about how late a client is."""
     settle: float = 2.0
     """Pause before memory is read, so that collectors and caches come to rest."""
 
@@ -44,5 +48,7 @@ def quick(seconds: float = QUICK_SECONDS) -> Settings:
         definitions=50,
         instances=50,
         firsts=1,
+        burst=100,
+        touches=20,
         settle=0.0,
     )

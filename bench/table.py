@@ -1,7 +1,7 @@
 """What a line of the table is, and which lines are measured together.
 
-A budget is how many times better than the reference Kapi has to be; a limit is a figure it has to stay below, for what
-nothing can be compared with.
+A budget is how many times better than the reference, or than what the row names, Kapi has to be; a limit is a figure it
+has to stay below, for what nothing can be compared with.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bench.settings import Settings
 
 KAPI = "Kapi"
+REFERENCE = "kube-apiserver + etcd"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Row:
     budget: float | None = None
     limit: float | None = None
     """In seconds or bytes, as figures are kept."""
+    against: str = REFERENCE
+    """Whose figure the budget is a multiple of."""
 
     @property
     def more_is_better(self) -> bool:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import definitions, reference, report
+from bench import definitions, following, reference, report
 from bench.client import Asker, LoadError
 from bench.fan import Delivery, WatchConnection
 from bench.figures import median, quantile, times_better
 from bench.judging import EXAMPLES, judging
-from bench.objects import STAMP, config_map, pod, request, stamp
+from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
 from bench.table import KAPI, Row
 from kapi.schema.custom import CustomSchema
 
@@ -66,6 +66,13 @@ ROWS = [
     "custom.memory.used",
     "custom.judge.typical",
     "custom.judge.large",
+    "client.sync.some",
+    "client.object",
+    "client.start",
+    "client.reconcile",
+    "client.drain",
+    "client.late",
+    "client.sync.many",
     "apply.new",
     "apply.field",
     "apply.same",
@@ -78,7 +85,7 @@ def test_a_quick_run_measures_every_row(tmp_path):
     finished = subprocess.run(
         [
             *(sys.executable, "-m", "bench", "--quick", "--seconds", "0.1"),
-            *("--without", "reference,uvicorn", "--json", told, "--dir", tmp_path / "data"),
+            *("--without", "reference,uvicorn,clients", "--json", told, "--dir", tmp_path / "data"),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -139,7 +146,28 @@ def test_the_reference_writes_durably_and_authorises(tmp_path):
 def test_objects_are_as_large_as_they_are_said_to_be():
     assert 1400 < len(config_map("seed-000001")) < 1700
     assert json.loads(config_map("a", stamp()))["metadata"]["name"] == "a"
+    assert 1_300 < len(typical_pod("b")) < 1_600
     assert json.loads(pod("b"))["spec"]["containers"][1]["name"] == "sidecar"
+
+
+def test_a_client_that_ends_says_why(tmp_path):
+    program = tmp_path / "client.py"
+    program.write_text("import sys\nprint('{\"what\": \"ready\"}', flush=True)\nsys.exit('no server')\n")
+    library = following.Library("broken", pathlib.Path(sys.executable), program)
+    with following.Following(library, tmp_path / "kubeconfig", tmp_path / "log", [1, 2, 3]) as client:
+        assert client.expect("ready") == {"what": "ready"}
+        with pytest.raises(LoadError, match="ended: no server"):
+            client.expect("synced")
+
+
+def test_clients_that_cannot_be_installed_are_left_out_with_a_reason(tmp_path):
+    python = tmp_path / following.VENV / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
+    python.chmod(0o755)
+    usable, left_out = following.others(tmp_path)
+    assert usable == []
+    assert left_out == dict.fromkeys(following.OTHERS, "cannot be installed: no network")
 
 
 def test_small_definitions_have_some_twenty_fields_and_take_their_objects():
@@ -220,8 +248,19 @@ async def _ask():
 def test_figures_and_what_is_asked_of_them_have_the_unit_of_their_row(row, value, expected):
     figures = {KAPI: [{"value": value}], "kube-apiserver + etcd": [{"value": value}]}
     bench = SimpleNamespace(figures={"a": figures}, failures={})
-    cells = report._cells(report.rows_of(bench, [row])[0], cores=2)
+    [cells] = report._lines(report.rows_of(bench, [row])[0], cores=2)
     assert [cells[1], cells[-1]] == expected
+
+
+def test_each_comparison_has_a_line_and_a_budget_stands_by_the_one_it_is_against():
+    row = Row("a", "t", "s", 2.0, against="second")
+    figures = {KAPI: [{"value": 1.0}], "first": [{"value": 3.0}], "second": [{"value": 4.0}]}
+    bench = SimpleNamespace(figures={"a": figures}, failures={})
+    lines = report._lines(report.rows_of(bench, [row])[0], cores=2)
+    assert [(cells[0], cells[3], cells[6], cells[-1]) for cells in lines] == [
+        ("t", "first", f"3.0{report.TIMES}", report.NOTHING),
+        ("", "second", f"4.0{report.TIMES}", f"≥ 2{report.TIMES}"),
+    ]
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))

@@ -111,19 +111,26 @@ def rule(props: Mapping[str, Any]) -> Brackets:
 def docstring(value: str, indent: str = _INDENT) -> Iterator[str]:
     """A description as a docstring, its lines kept and wrapped; nothing when there is none."""
     width = WIDTH - len(indent) - len('"""')
-    lines = [
-        line
-        for paragraph in _escaped(value).strip().splitlines()
-        for line in textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False) or [""]
-    ]
+    lines = _wrapped(value, width)
+    if len(lines) == 1:
+        # Formatters put the closing quotes behind a single line, however long it is.
+        lines = _wrapped(value, width - len('"""'))
     if not lines:
         return
-    if len(lines) == 1 and len(lines[0]) <= width - len('"""') and not lines[0].endswith('"'):
+    if len(lines) == 1 and not lines[0].endswith('"'):
         yield f'{indent}"""{lines[0]}"""'
         return
     yield f'{indent}"""{lines[0]}'
     yield from (f"{indent}{line}".rstrip() for line in lines[1:])
     yield f'{indent}"""'
+
+
+def _wrapped(value: str, width: int) -> list[str]:
+    return [
+        line
+        for paragraph in _escaped(value).strip().splitlines()
+        for line in textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False) or [""]
+    ]
 
 
 def _escaped(value: str) -> str:

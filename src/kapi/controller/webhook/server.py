@@ -153,7 +153,7 @@ class WebhookServer:
                         context.load_cert_chain(self.certificates.files.certificate, self.certificates.files.key)
                         shown = latest
                         _log.info("took up a renewed certificate")
-                except (OSError, ValueError):
+                except Exception:
                     _log.exception("the certificate could not be renewed; the old one stays")
 
     def stop(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kapi.api.errors import Conflict
 from kapi.api.meta import format_time
@@ -14,17 +14,26 @@ from kapi.registry.store import Store
 from kapi.storage.interface import RevisionMismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from kapi.api.meta import Object
+    from kapi.registry.custom.store import Gate
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.outcome import Admit
     from kapi.registry.strategy import WriteContext
+    from kapi.storage.watchcache import Item
+
+T = TypeVar("T")
 
 
 class DefinitionStore(Store):
     """Definitions. Deleting one only marks it; the keeper empties it and lets it go.
 
-    Names are given out in the write itself, so two writes never overlap: neither would know of the other's names.
+    Names are given out in the write itself, so two writes never overlap: neither would know of the other's names. While
+    one is being written, its objects wait: `gate_of` has the gate of a definition by its name.
     """
+
+    gate_of: Callable[[str], Gate]
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
@@ -61,6 +70,28 @@ class DefinitionStore(Store):
                 return Written(await self.write(item.key, obj, item.revision))
             except RevisionMismatch:
                 continue
+
+    async def write(self, key: str, obj: Object, expected: int) -> Item:
+        """Commit a definition while none of its objects is."""
+        return await self._alone(obj["metadata"]["name"], super().write(key, obj, expected))
+
+    async def remove(self, item: Item) -> int:
+        """Remove a definition while none of its objects is written."""
+        return await self._alone(item.name, super().remove(item))
+
+    async def _alone(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        gate = self.gate_of(name)
+        gate.shut()
+
+        def done(task: asyncio.Task[T]) -> None:
+            gate.open()
+            if not task.cancelled():
+                task.exception()  # whoever waited for it has been told
+
+        # A request may be cancelled while its write is on the way to disk; the gate follows the write.
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(done)
+        return await asyncio.shield(task)
 
     def _check(self, name: str, what: str, wanted: str | None, actual: str) -> None:
         if wanted is not None and wanted != actual:

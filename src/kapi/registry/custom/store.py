@@ -45,6 +45,33 @@ class Form:
     __slots__ = ()
 
 
+class Gate:
+    """Shut while a definition is being written, so that nothing judged before is committed after.
+
+    What was on its way to storage before the gate was shut gets there before the definition does.
+    """
+
+    def __init__(self) -> None:
+        self._shut = 0
+        self._opened = asyncio.Event()
+
+    def shut(self) -> None:
+        """Hold back whoever comes from now on; as often as `open` is called afterwards."""
+        self._shut += 1
+        self._opened.clear()
+
+    def open(self) -> None:
+        """Let them go."""
+        self._shut -= 1
+        if not self._shut:
+            self._opened.set()
+
+    async def passed(self) -> None:
+        """Wait until the gate is open."""
+        while self._shut:
+            await self._opened.wait()
+
+
 class CustomStore(Store):
     """The objects of a custom kind in one version.
 
@@ -63,10 +90,15 @@ class CustomStore(Store):
     """Whether the definition is being deleted: nothing new is created then."""
     is_retired = False
     """Whether the definition has changed: whoever still holds this store must not write with it."""
+    gate: Gate
+    """Shut while the definition is being written."""
 
-    def settle(self, schemas: Mapping[str, CustomSchema], storage_version: str, converter: Converter | None) -> None:
+    def settle(
+        self, schemas: Mapping[str, CustomSchema], storage_version: str, converter: Converter | None, gate: Gate
+    ) -> None:
         """Say what the version is made of; once, before use."""
         self.schemas = schemas
+        self.gate = gate
         self.storage_version = storage_version
         self.converter = converter
         self.api_version = self.gvk.api_version
@@ -165,6 +197,8 @@ class CustomStore(Store):
         body = encode(obj)[len(self.head) :]
         if body == item.body and item.version == self.api_version:
             item.form = self.form
+            # Another version of the definition may have named other fields to select by.
+            item.fields = self.strategy.selectable(obj) if self.strategy.selectable_fields else None
             return item.body
         forms = item.forms or {}
         if len(forms) >= MOST_FORMS:
@@ -184,9 +218,7 @@ class CustomStore(Store):
 
     async def create(self, context: WriteContext, obj: Object, admit: Admit) -> Written:
         """Store a new object, unless its kind is on its way out."""
-        if self.is_terminating:
-            why = "create not allowed while custom resource definition is terminating"
-            raise Forbidden.of(self.resource, obj["metadata"].get("name", ""), why)
+        self._refuse_creation(obj["metadata"].get("name", ""))
         return await super().create(context, obj, admit)
 
     async def update(
@@ -227,20 +259,21 @@ class CustomStore(Store):
         stored = self._pruned(await self.convert(await self.load(item), self.storage_version))
         if item.version == self.storage_version and decode(head_of(item.version, self.gvk.kind), item.body) == stored:
             return item
-        self._refuse_retired()
+        await self._ready()
         restored = await super().write(item.key, stored, item.revision)
         await self.prepare((restored,))
         return restored
 
     async def write(self, key: str, obj: Object, expected: int) -> Item:
         """Commit an object in the storage version; the item returned is in this one."""
-        if self.api_version == self.storage_version:
-            self._refuse_retired()
-            return await super().write(key, obj, expected)
-        stored = self._pruned(await self.convert(copy_of(obj), self.storage_version))
-        self._refuse_retired()
+        stored = obj
+        if self.api_version != self.storage_version:
+            stored = self._pruned(await self.convert(copy_of(obj), self.storage_version))
+        await self._ready()
+        if not expected:
+            self._refuse_creation(obj["metadata"]["name"])
         item = await super().write(key, stored, expected)
-        if self.converter is None:
+        if self.converter is None or stored is obj:
             return item
         # What was sent is shown without asking to convert it back.
         obj["metadata"]["resourceVersion"] = str(item.revision)
@@ -259,7 +292,14 @@ class CustomStore(Store):
             obj = self._pruned(relabel(stored, self.api_version))
         return super().preview(key, obj, current)
 
-    def _refuse_retired(self) -> None:
+    def _refuse_creation(self, name: str) -> None:
+        if self.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise Forbidden.of(self.resource, name, why)
+
+    async def _ready(self) -> None:
+        """Come to the point where what follows without a wait is committed before the definition can change."""
+        await self.gate.passed()
         if self.is_retired:
             # What was checked against the old definition must not be stored under the new one.
             raise TooManyRequests(

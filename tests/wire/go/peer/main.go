@@ -5,6 +5,7 @@
 //	peer protobuf    a typed client that sends protobuf
 //	peer leader      two candidates for one Lease
 //	peer manager     a controller-runtime manager with a reconciler
+//	peer operator    an operator on a custom kind, whose definition is the file $DEFINITION
 //
 // The server is the one of $KUBECONFIG, the namespace the one of $NAMESPACE.
 package main
@@ -28,11 +29,12 @@ var programs = map[string]func(ctx context.Context, config *rest.Config, namespa
 	"protobuf": runProtobuf,
 	"leader":   runLeader,
 	"manager":  runManager,
+	"operator": runOperator,
 }
 
 func main() {
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: peer informer|protobuf|leader|manager")
+		fmt.Fprintln(os.Stderr, "usage: peer informer|protobuf|leader|manager|operator")
 		os.Exit(2)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
