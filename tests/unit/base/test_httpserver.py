@@ -1,0 +1,256 @@
+"""The small HTTP server over real sockets: what it takes, what it refuses, and how it goes."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from kapi.base.httpserver import HEAD_BYTES, HTTPServer, Limits, Response
+from kapi.base.tls import Authority, KeyPair, client_context, server_context
+
+
+async def echo(request):
+    return Response(200, f"{request.method} {request.path} {request.query} ".encode() + request.body)
+
+
+def serving(test, handler=echo, **options):
+    async def main():
+        async with asyncio.timeout(30), HTTPServer(handler, **options) as server:
+            await test(server)
+
+    asyncio.run(main())
+
+
+@contextlib.asynccontextmanager
+async def connected(server, **options):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, **options)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def answer(reader):
+    """Status, headers and body of the next answer."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+    return int(head[0].split(" ")[1]), headers, await reader.readexactly(int(headers.get("content-length", "0")))
+
+
+def test_requests_follow_each_other_on_one_connection():
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            for number in range(3):
+                writer.write(f"POST /a?n={number} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi".encode())
+            for number in range(3):
+                status, headers, body = await answer(reader)
+                assert (status, headers["connection"]) == (200, "keep-alive")
+                assert body == f"POST /a n={number} hi".encode()
+
+    serving(test)
+
+
+@pytest.mark.parametrize(
+    "request_line, header, kept",
+    [
+        ("GET / HTTP/1.1", "", True),
+        ("GET / HTTP/1.1", "Connection: Close\r\n", False),
+        ("GET / HTTP/1.0", "", False),
+        ("GET / HTTP/1.0", "Connection: keep-alive\r\n", True),
+    ],
+)
+def test_a_connection_is_kept_as_its_version_and_header_say(request_line, header, kept):
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(f"{request_line}\r\n{header}\r\n".encode())
+            _, headers, _ = await answer(reader)
+            assert headers["connection"] == ("keep-alive" if kept else "close")
+            if not kept:
+                assert await reader.read() == b""
+
+    serving(test)
+
+
+@pytest.mark.parametrize(
+    "head, status",
+    [
+        ("nonsense", 400),
+        ("GET / HTTP/2", 400),
+        ("GET example.com HTTP/1.1", 400),
+        ("GET / HTTP/1.1\r\nno colon", 400),
+        ("GET / HTTP/1.1\r\nsp ace: x", 400),
+        ("GET / HTTP/1.1\r\nA: b\r\n folded", 400),
+        ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2", 400),
+        ("POST / HTTP/1.1\r\nContent-Length: -1", 400),
+        ("POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked", 400),
+        ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked", 411),
+        ("POST / HTTP/1.1\r\nContent-Length: 101", 413),
+        (f"POST / HTTP/1.1\r\nContent-Length: {'9' * 5000}", 413),
+        (f"GET / HTTP/1.1\r\nA: {'a' * 2 * HEAD_BYTES}", 431),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_is_no_proper_request_is_refused_and_the_connection_closed(head, status):
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(f"{head}\r\n\r\n".encode())
+            got, headers, _ = await answer(reader)
+            assert (got, headers["connection"]) == (status, "close")
+
+    serving(test, limits=Limits(body_bytes=100))
+
+
+def test_a_body_may_be_as_large_as_the_limit_and_is_asked_for():
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"POST / HTTP/1.1\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+            assert (await answer(reader))[0] == 100
+            writer.write(b"x" * 100)
+            assert (await answer(reader))[2].endswith(b"x" * 100)
+
+    serving(test, limits=Limits(body_bytes=100))
+
+
+def test_head_has_no_body():
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"\r\n\r\n")
+
+    serving(test)
+
+
+def test_a_handler_that_raises_is_a_500_that_says_nothing():
+    async def broken(request):
+        raise RuntimeError("the password is swordfish")
+
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            status, _, body = await answer(reader)
+            assert (status, body) == (500, b"internal error\n")
+
+    serving(test, broken)
+
+
+def test_a_handler_that_takes_too_long_is_a_504_and_is_cancelled():
+    ended = []
+
+    async def slow(request):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await answer(reader))[0] == 504
+            assert ended
+
+    serving(test, slow, limits=Limits(answer=0.01))
+
+
+def test_who_does_not_finish_a_request_is_told_and_let_go():
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf")
+            assert (await answer(reader))[0] == 408
+            assert await reader.read() == b""
+
+    serving(test, limits=Limits(read=0.01))
+
+
+def test_who_says_nothing_is_let_go():
+    async def test(server):
+        async with connected(server) as (reader, _):
+            assert await reader.read() == b""
+
+    serving(test, limits=Limits(idle=0.01))
+
+
+def test_connections_beyond_the_limit_are_closed():
+    async def test(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await answer(reader)
+            async with connected(server) as (other, _):
+                with contextlib.suppress(ConnectionResetError):
+                    assert await other.read() == b""
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await answer(reader))[0] == 200
+
+    serving(test, limits=Limits(connections=1))
+
+
+def test_on_the_way_out_requests_under_way_are_answered_and_idle_connections_closed():
+    async def main():
+        began, go_on = asyncio.Event(), asyncio.Event()
+
+        async def handler(request):
+            began.set()
+            await go_on.wait()
+            return Response(200, b"done")
+
+        server = HTTPServer(handler)
+        await server.__aenter__()
+        async with connected(server) as (idle, _), connected(server) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await began.wait()
+            closing = asyncio.ensure_future(server.__aexit__())
+            with contextlib.suppress(ConnectionResetError):
+                assert await idle.read() == b""
+            go_on.set()
+            status, headers, body = await answer(reader)
+            assert (status, headers["connection"], body) == (200, "close", b"done")
+            await closing
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", server.port)
+
+    asyncio.run(main())
+
+
+def test_a_request_that_outlasts_the_grace_is_cut_off():
+    async def main():
+        began = asyncio.Event()
+
+        async def handler(request):
+            began.set()
+            await asyncio.Event().wait()
+
+        server = HTTPServer(handler, grace=0.01)
+        await server.__aenter__()
+        async with connected(server) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await began.wait()
+            await server.__aexit__()
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+
+    asyncio.run(main())
+
+
+def test_over_tls_a_renewed_certificate_counts_for_new_connections(tmp_path):
+    authority = Authority.ensure(KeyPair(tmp_path / "ca.crt", tmp_path / "ca.key"), "test")
+    files = KeyPair(tmp_path / "a.crt", tmp_path / "a.key")
+    authority.ensure_server(files, ["127.0.0.1"])
+    context = server_context(files)
+    trusting = client_context(authority.files.certificate)
+
+    async def shown(server):
+        async with connected(server, ssl=trusting) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await answer(reader))[0] == 200
+            return writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
+
+    async def test(server):
+        first = await shown(server)
+        files.certificate.unlink()
+        authority.ensure_server(files, ["127.0.0.1"])
+        assert await shown(server) == first
+        context.load_cert_chain(files.certificate, files.key)
+        assert await shown(server) != first
+
+    serving(test, context=context)
