@@ -1,0 +1,45 @@
+"""Caches that follow an API server: list once, watch for ever, read from memory.
+
+In reading order: `cached` is one object as it is kept, `source` is where objects come from, `transitions` and
+`reflector` follow a source through everything that can go wrong, `deltas` is the queue behind it, `indexer` and
+`lister` hold the objects and find them, `handlers` are those who hear of changes, `informer` puts these together, and
+`factory` shares them. Guarantees are written above `SharedInformer`.
+
+    async with SharedInformerFactory(rest) as factory:
+        pods = factory.informer(Pod, namespace="default")
+        pods.add_handler(Handlers(on_add=lambda pod: print(pod.metadata.name)))
+        await factory.wait_for_sync(timeout=30)
+        pods.lister.list(labels="app=web")
+"""
+
+from kapi.informer.cached import Cached, PartialObjectMetadata, without_managed_fields
+from kapi.informer.factory import SharedInformerFactory
+from kapi.informer.handlers import Handler, Handlers, Registration
+from kapi.informer.indexer import Indexer, IndexFunction, by_label, by_namespace, by_owner_uid
+from kapi.informer.informer import SharedInformer
+from kapi.informer.lister import CachedLister, Lister
+from kapi.informer.reflector import Pace, Reflector
+from kapi.informer.source import ListerWatcher, Page, RESTSource
+
+__all__ = [
+    "Cached",
+    "CachedLister",
+    "Handler",
+    "Handlers",
+    "IndexFunction",
+    "Indexer",
+    "Lister",
+    "ListerWatcher",
+    "Pace",
+    "Page",
+    "PartialObjectMetadata",
+    "RESTSource",
+    "Reflector",
+    "Registration",
+    "SharedInformer",
+    "SharedInformerFactory",
+    "by_label",
+    "by_namespace",
+    "by_owner_uid",
+    "without_managed_fields",
+]

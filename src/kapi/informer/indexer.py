@@ -1,0 +1,158 @@
+"""The objects of an informer in memory, and any number of ways to find them.
+
+An index is a function from an object to the values it is to be found under: its namespace, a label, the uids of its
+owners, or what a program has use for. Putting an object in costs the same whatever the number of objects. No I/O.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from kapi.informer.cached import Cached
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kapi.api.keys import ObjectKey
+
+T = TypeVar("T")
+
+IndexFunction = Callable[[Cached[T]], Iterable[str]]
+"""The values an object is found under; none leaves it out of the index."""
+
+NAMESPACE: Final = "namespace"
+OWNER_UID: Final = "owner-uid"
+
+_log = logging.getLogger("kapi.informer")
+
+
+def by_namespace(obj: Cached[T]) -> Iterable[str]:
+    """Objects by namespace; those without one are under the empty string."""
+    return (obj.key.namespace,)
+
+
+def by_label(key: str) -> IndexFunction[T]:
+    """Objects by the value of a label; those that lack it are left out."""
+
+    def values(obj: Cached[T]) -> Iterable[str]:
+        value = obj.labels.get(key)
+        return () if value is None else (value,)
+
+    return values
+
+
+def by_owner_uid(obj: Cached[T]) -> Iterable[str]:
+    """Objects by the uids of those they belong to, whether these manage them or not."""
+    return [owner.uid for owner in obj.metadata().owner_references or () if owner.uid]
+
+
+class _Index(Generic[T]):
+    """One index: which objects are under a value, and under which values an object is."""
+
+    def __init__(self, name: str, function: IndexFunction[T]) -> None:
+        self._name = name
+        self._function = function
+        self._keys: dict[str, dict[ObjectKey, None]] = {}
+        # Values are remembered rather than worked out again from the old object, which would be decoded for it.
+        self._values: dict[ObjectKey, tuple[str, ...]] = {}
+
+    def put(self, obj: Cached[T]) -> None:
+        try:
+            values = tuple(self._function(obj))
+        except Exception:
+            _log.exception("index %r failed for %s, which cannot be found by it", self._name, obj.key)
+            values = ()
+        old = self._values.get(obj.key, ())
+        if values == old:
+            return
+        self.remove(obj.key)
+        for value in values:
+            self._keys.setdefault(value, {})[obj.key] = None
+        if values:
+            self._values[obj.key] = values
+
+    def remove(self, key: ObjectKey) -> None:
+        for value in self._values.pop(key, ()):
+            keys = self._keys.get(value)
+            if keys is not None:
+                keys.pop(key, None)
+                if not keys:
+                    del self._keys[value]
+
+    def keys(self, value: str) -> Iterable[ObjectKey]:
+        return self._keys.get(value, ())
+
+    def values(self) -> Iterable[str]:
+        return self._keys
+
+
+class Indexer(Generic[T]):
+    """Objects by key and by index.
+
+    Promises: an object is in an index under exactly the values that its latest state gives; a query sees all of an
+    update or nothing of it, since none of this waits. An index function that raises is logged, and its object is left
+    out of that index only.
+    """
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._objects: dict[ObjectKey, Cached[T]] = {}
+        self._indexes: dict[str, _Index[T]] = {}
+        self.add_index(NAMESPACE, by_namespace)
+        for name, function in (indexes or {}).items():
+            self.add_index(name, function)
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Another way to find objects, those that are here already included; ValueError when the name is taken."""
+        if name in self._indexes:
+            raise ValueError(f"there is an index {name!r} already")
+        index = self._indexes[name] = _Index(name, function)
+        for obj in self._objects.values():
+            index.put(obj)
+
+    def put(self, obj: Cached[T]) -> None:
+        """Add an object or replace its state."""
+        self._objects[obj.key] = obj
+        for index in self._indexes.values():
+            index.put(obj)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Take an object out; one that is not here is none."""
+        if self._objects.pop(key, None) is not None:
+            for index in self._indexes.values():
+                index.remove(key)
+
+    def get(self, key: ObjectKey) -> Cached[T] | None:
+        """One object."""
+        return self._objects.get(key)
+
+    def keys(self) -> Iterable[ObjectKey]:
+        """The keys of all objects; a view."""
+        return self._objects.keys()
+
+    def values(self) -> list[Cached[T]]:
+        """All objects, as they are now."""
+        return list(self._objects.values())
+
+    def by_index(self, name: str, value: str) -> list[Cached[T]]:
+        """The objects under a value of an index; KeyError when there is no such index."""
+        objects = self._objects
+        return [objects[key] for key in self._index(name).keys(value)]
+
+    def index_values(self, name: str) -> list[str]:
+        """The values under which an index has objects; KeyError when there is no such index."""
+        return list(self._index(name).values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._objects
+
+    def _index(self, name: str) -> _Index[T]:
+        try:
+            return self._indexes[name]
+        except KeyError:
+            known = ", ".join(sorted(self._indexes))
+            raise KeyError(f"there is no index {name!r}; there are: {known}") from None
