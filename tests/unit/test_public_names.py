@@ -7,7 +7,39 @@ import pytest
 
 import kapi
 
-NAMES = ["AlreadyExists", "ApiError", "Client", "ClientConfig", "Column", "Conflict", "CustomResource", "EventRecorder", "Leadership", "ListMap", "Manager", "Model", "NotFound", "ObjectKey", "ObjectMeta", "Reconciler", "Request", "Result", "Rule", "Scale", "SharedInformerFactory", "TerminalError", "__version__", "add_finalizer", "definition", "is_deleting", "remove_finalizer", "resource", "set_condition", "set_controller_reference", "set_owner_reference"]
+NAMES = [
+    "AlreadyExists",
+    "ApiError",
+    "Client",
+    "ClientConfig",
+    "Column",
+    "Conflict",
+    "CustomResource",
+    "EventRecorder",
+    "Leadership",
+    "ListMap",
+    "Manager",
+    "Model",
+    "NotFound",
+    "ObjectKey",
+    "ObjectMeta",
+    "Reconciler",
+    "Request",
+    "Result",
+    "Rule",
+    "Scale",
+    "SharedInformerFactory",
+    "TerminalError",
+    "__version__",
+    "add_finalizer",
+    "definition",
+    "is_deleting",
+    "remove_finalizer",
+    "resource",
+    "set_condition",
+    "set_controller_reference",
+    "set_owner_reference",
+]
 
 
 def test_the_names_are_frozen():

@@ -107,8 +107,8 @@ def without_identity(obj: Object) -> Object:
 class Ownership:
     """The rules for one kind, at one version, on one endpoint.
 
-    `reset` keeps out of claims what the endpoint does not write. Without `at_version`, claims of other versions are
-    left alone.
+    `reset` keeps out of claims what the endpoint does not write; with `resets_everywhere`, also where claims of other
+    versions are judged. Without `at_version`, claims of other versions are left alone.
     """
 
     def __init__(
@@ -117,12 +117,14 @@ class Ownership:
         api_version: str,
         *,
         reset: Filter | None = None,
+        resets_everywhere: bool = False,
         at_version: AtVersion | None = None,
         has_fixed_schema: bool = True,
     ) -> None:
         self.shape = shape
         self.api_version = api_version
         self._reset = reset
+        self._reset_elsewhere = reset if resets_everywhere else None
         self._at_version = at_version
         self.has_fixed_schema = has_fixed_schema
 
@@ -222,7 +224,8 @@ class Ownership:
         before, after = self._at_version(old, api_version), self._at_version(new, api_version)
         if before is None or after is None:
             return None
-        return compare(before[0], without_identity(before[1]), without_identity(after[1]))
+        comparison = compare(before[0], without_identity(before[1]), without_identity(after[1]))
+        return comparison if self._reset_elsewhere is None else comparison.filtered(self._reset_elsewhere)
 
     # -- removing what is no longer applied ---------------------------------------------------------------------------
 

@@ -171,8 +171,8 @@ def _identity(owner: Owner) -> str:
 class FieldManager:
     """Keeps `metadata.managedFields` of the objects of a kind, at a version, on an endpoint.
 
-    `reset` takes out what the endpoint does not write, `at_version` converts between versions, and
-    `has_fixed_schema=False` is for kinds whose schema may change under stored objects.
+    `reset` takes out what the endpoint does not write, at every version with `resets_everywhere`; `at_version` converts
+    between versions, and `has_fixed_schema=False` is for kinds whose schema may change under stored objects.
     """
 
     def __init__(
@@ -182,13 +182,19 @@ class FieldManager:
         *,
         subresource: str = "",
         reset: Filter | None = None,
+        resets_everywhere: bool = False,
         at_version: AtVersion | None = None,
         has_fixed_schema: bool = True,
     ) -> None:
         self._kind = kind
         self._subresource = subresource
         self._ownership = Ownership(
-            shape, kind.api_version, reset=reset, at_version=at_version, has_fixed_schema=has_fixed_schema
+            shape,
+            kind.api_version,
+            reset=reset,
+            resets_everywhere=resets_everywhere,
+            at_version=at_version,
+            has_fixed_schema=has_fixed_schema,
         )
 
     # -- create, update, patch ----------------------------------------------------------------------------------------
@@ -234,11 +240,18 @@ class FieldManager:
     def _updated(
         self, live: Object | None, new: Object, claims: Claims, manager: str, now: dt.datetime
     ) -> list[Entry] | None:
+        if not (self._fits(new) and self._fits(live or {})):
+            # Nobody can say what was changed in an object of another shape. Validation will have its say.
+            return encode(claims)
         try:
             return encode(capped(self._claimed(live or {}, new, claims, manager, now)))
         except InvalidValue:
-            # An object whose list items cannot be told apart has no ownership; validation will have its say.
-            return None
+            return encode(claims)
+
+    def _fits(self, obj: Object) -> bool:
+        """Whether an object has the shape of its schema. Objects of kinds whose schema never changes were decoded."""
+        rules = self._ownership
+        return rules.has_fixed_schema or not problems(rules.shape, obj, repeats=True)
 
     def _claimed(self, live: Object, new: Object, claims: Claims, manager: str, now: dt.datetime) -> Claims:
         """The claims once a manager has written."""
@@ -259,10 +272,15 @@ class FieldManager:
 
         A new object whose outer dictionary and metadata may be changed; deeper parts are shared with the arguments.
         Nulls of the configuration are in it. Raises `Conflict` when it would change what others own, `BadRequest`
-        for a configuration of another kind or with managedFields, and `PlainError` for one that breaks the schema.
+        for a configuration of another kind or with managedFields, and `PlainError` for one that breaks the schema, or
+        when the object itself does.
         """
         self._check(config)
         current = live or {}
+        if not self._ownership.has_fixed_schema:
+            wrong = problems(self._ownership.shape, current, repeats=True)
+            if wrong:
+                raise PlainError(f"failed to create typed live object ({_place(current)}): {_listed(wrong)}")
         before = (current.get("metadata") or {}).get("managedFields")
         claims = stored(before)
         if not claims and live is not None:
@@ -308,9 +326,17 @@ class FieldManager:
             raise BadRequest("metadata.managedFields must be nil")
         wrong = problems(self._ownership.shape, config)
         if wrong:
-            text = wrong[0] if len(wrong) == 1 else "\n  ".join(("errors:", *wrong))
-            place = f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}; {_kind_text(*named)}"
-            raise PlainError(f"failed to create typed patch object ({place}): {text}")
+            raise PlainError(f"failed to create typed patch object ({_place(config)}): {_listed(wrong)}")
+
+
+def _listed(wrong: list[str]) -> str:
+    return wrong[0] if len(wrong) == 1 else "\n  ".join(("errors:", *wrong))
+
+
+def _place(obj: Object) -> str:
+    metadata = obj.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}; {_kind_text(*_kind_of(obj))}"
 
 
 def _kind_of(config: Object) -> tuple[str, str, str]:

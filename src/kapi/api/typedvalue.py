@@ -295,15 +295,19 @@ def reconcile(shape: Shape, owned: FieldSet) -> FieldSet:
 # -- what is wrong with an object -------------------------------------------------------------------------------------
 
 
-def problems(shape: Shape, value: Any) -> list[str]:
-    """What keeps a value from its shape: unknown fields, wrong types, items that cannot be told apart."""
-    return [f"{path}: {message}" if path else message for path, message in _problems(shape, value)]
+def problems(shape: Shape, value: Any, *, repeats: bool = False) -> list[str]:
+    """What keeps a value from its shape: unknown fields, wrong types, items that cannot be told apart.
+
+    With `repeats`, for what is not merged but only compared, items of a list may have the same key.
+    """
+    found = _problems(shape, value, repeats)
+    return [f"{path}: {message}" if path else message for path, message in found]
 
 
 Problem = tuple[str, str]
 
 
-def _problems(shape: Shape, value: Any) -> list[Problem]:
+def _problems(shape: Shape, value: Any, repeats: bool) -> list[Problem]:
     kind = shape.kind
     if kind == ANY:
         shape = shape.part(value)
@@ -313,8 +317,12 @@ def _problems(shape: Shape, value: Any) -> list[Problem]:
     if kind == SCALAR:
         return [] if type(value) in shape.types else _wrong_scalar(shape.scalar, value)
     if kind in (STRUCT, ATOMIC_MAP):
-        return _wrong_fields(shape, value) if type(value) is dict else [("", f"expected map, got {_shown(value)}")]
-    return _wrong_items(shape, value) if type(value) is list else [("", f"expected list, got {_shown(value)}")]
+        return (
+            _wrong_fields(shape, value, repeats)
+            if type(value) is dict
+            else [("", f"expected map, got {_shown(value)}")]
+        )
+    return _wrong_items(shape, value, repeats) if type(value) is list else [("", f"expected list, got {_shown(value)}")]
 
 
 def _wrong_scalar(scalar: str, value: Any) -> list[Problem]:
@@ -325,7 +333,7 @@ def _wrong_scalar(scalar: str, value: Any) -> list[Problem]:
     return [("", f"expected {'boolean' if scalar == 'boolean' else 'any scalar'}, got {_shown(value)}")]
 
 
-def _wrong_fields(shape: Shape, value: dict[str, Any]) -> list[Problem]:
+def _wrong_fields(shape: Shape, value: dict[str, Any], repeats: bool) -> list[Problem]:
     found: list[Problem] = []
     fields, values = shape.fields, shape.values
     for name, below in value.items():
@@ -336,13 +344,13 @@ def _wrong_fields(shape: Shape, value: dict[str, Any]) -> list[Problem]:
             return [*found, (f".{name}", "field not declared in schema")]
         if inner.kind == SCALAR and type(below) in inner.types:
             continue
-        wrong = _problems(inner, below)
+        wrong = _problems(inner, below, repeats)
         if wrong:
             found += ((f".{name}{path}", message) for path, message in wrong)
     return found
 
 
-def _wrong_items(shape: Shape, value: list[Any]) -> list[Problem]:
+def _wrong_items(shape: Shape, value: list[Any], repeats: bool) -> list[Problem]:
     found: list[Problem] = []
     seen: set[str] = set()
     for index, item in enumerate(value):
@@ -352,10 +360,10 @@ def _wrong_items(shape: Shape, value: list[Any]) -> list[Problem]:
                 step = step_of(shape, item)
             except InvalidValue as error:
                 return [*found, ("", f"element {index}: {error}")]
-            if step in seen:
+            if step in seen and not repeats:
                 found.append(("", f"duplicate entries for key {fieldset.step_text(step)}"))
             seen.add(step)
-        wrong = _problems(shape.items, item) if shape.items else []
+        wrong = _problems(shape.items, item, repeats) if shape.items else []
         if wrong:
             prefix = fieldset.step_text(step)
             found += ((f"{prefix}{path}", message) for path, message in wrong)

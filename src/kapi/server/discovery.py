@@ -29,7 +29,7 @@ _HEAD = b'{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2",
 class _Fragment(NamedTuple):
     """A group of the aggregated document, encoded, and the resources it speaks of: a change replaces resources."""
 
-    resources: tuple[Resource, ...]
+    resources: tuple[tuple[Resource, bool], ...]
     content: bytes
 
 
@@ -121,7 +121,7 @@ class Discovery:
 
     def _fragment(self, group: str) -> bytes:
         versions = self._catalog.groups[group]
-        resources = tuple(one for by_name in versions.values() for one in by_name.values())
+        resources = tuple((one, _is_going(one)) for by_name in versions.values() for one in by_name.values())
         known = self._fragments.get(group)
         if known is None or known.resources != resources:
             known = self._fragments[group] = _Fragment(resources, json.encode(_discovery_group(group, versions)))
@@ -142,13 +142,25 @@ class Discovery:
         return {"storageVersionHash": base64.b64encode(digest[:8]).decode()}
 
 
+_GOING = ("delete", "deletecollection", "get", "list", "watch")
+"""What is left to do with a kind whose definition is being deleted. Updates work, but nobody should count on them."""
+
+
+def _is_going(resource: Resource) -> bool:
+    return isinstance(resource.store, CustomStore) and resource.store.is_terminating
+
+
+def _verbs(resource: Resource) -> list[str]:
+    return list(_GOING if _is_going(resource) else resource.verbs)
+
+
 def _entry(resource: Resource) -> Object:
     entry: Object = {
         "name": resource.resource,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(resource.verbs),
+        "verbs": _verbs(resource),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -196,7 +208,7 @@ def _discovery_resource(resource: Resource) -> Object:
         "responseKind": {"group": own[0], "version": own[1], "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
+        "verbs": _verbs(resource),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)

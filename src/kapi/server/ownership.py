@@ -54,6 +54,8 @@ class Owners:
                 resource.gvk,
                 subresource=subresource,
                 reset=_ignored(resource, subresource),
+                # The status of a custom kind is its status at every version.
+                resets_everywhere=resource.custom is not None and subresource == "status",
                 at_version=lambda obj, api_version: self._at_version(found(), obj, api_version),
                 has_fixed_schema=resource.custom is None,
             )

@@ -13,7 +13,7 @@ from kapi.api.errors import BadRequest, MethodNotAllowed, NotFound, PageNotFound
 from kapi.api.names import path_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kapi.registry.resource import Resource
     from kapi.server.context import Context
@@ -55,7 +55,7 @@ class Router:
             raise PageNotFound
         resource = versions.get(info.version, {}).get(info.resource)
         if resource is None or info.nowhere:
-            raise NotFound.route()
+            raise PageNotFound if is_custom(versions) else NotFound.route()
         context.resource = resource
         if info.watch_path and context.request.method != "GET":
             raise MethodNotAllowed
@@ -74,6 +74,8 @@ class Router:
         info = context.info
         sub = resource.subresources.get(info.subresource)
         if sub is None or (info.rest and sub.name != "proxy"):
+            if resource.custom is not None:
+                raise NotFound.of(resource.group_resource, info.name)
             raise NotFound.route()
         table = self._subresources.get(f"{resource.resource}/{sub.name}") or self._subresources[sub.name]
         method = context.request.method
@@ -103,6 +105,11 @@ def _verb(context: Context, resource: Resource, table: dict[str, Endpoint], *, n
 def _check_scope(context: Context, resource: Resource, *, named: bool) -> None:
     """A resource is reached through URLs of its own scope only, before anything is read."""
     info = context.info
+    if resource.custom is not None and bool(info.namespace) is not resource.namespaced:
+        # A collection can be read across namespaces; there is nothing else where the scope is wrong.
+        if info.namespace or named or context.request.method != "GET":
+            raise PageNotFound
+        return
     if not resource.namespaced:
         if info.namespace and resource.resource != "namespaces":
             raise NotFound.route()
@@ -118,6 +125,11 @@ def _check_scope(context: Context, resource: Resource, *, named: bool) -> None:
         raise MethodNotAllowed
     if "list" not in resource.verbs:
         raise NotFound.route()
+
+
+def is_custom(versions: Mapping[str, Mapping[str, Resource]]) -> bool:
+    """Whether a group has custom resources only, whose paths do not exist unless they are defined."""
+    return all(resource.custom is not None for resources in versions.values() for resource in resources.values())
 
 
 def _check_name(name: str) -> None:

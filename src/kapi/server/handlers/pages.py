@@ -15,6 +15,7 @@ from kapi.server.discovery import AGGREGATED, Discovery
 from kapi.server.message import Response
 from kapi.server.openapi import OpenAPI
 from kapi.server.respond import json_response, maybe_gzip, plain_only, wants_aggregated
+from kapi.server.router import is_custom
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -113,7 +114,8 @@ class Pages:
         else:
             document = self.discovery.resource_list(parts[1], parts[2]) if len(parts) == 3 else None
         if document is None:
-            raise NotFound.route()
+            is_defined = parts[0] == "apis" and is_custom(self._services.catalog.groups[parts[1]])
+            raise PageNotFound if is_defined else NotFound.route()
         return json_response(context, 200, document)
 
     # -- OpenAPI ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,193 @@
+"""The keeper of definitions: what it finishes, what it tries again, and that it misses nothing."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from api_client import Api
+from custom_kinds import CRDS, GROUP, WIDGET_CRD, WIDGETS, conditions, defined, definition, gone, settled, until, widget
+from kapi.api.errors import InternalError
+from kapi.registry.custom.keeper import FIRST_PAUSE, Keeper
+from kapi.storage.interface import StorageBusy
+from virtual_time import run
+
+HELD = {"finalizers": ["example.com/hold"]}
+
+
+def kept(test):
+    """Run `test(api, keeper)` on a server whose keeper the test starts itself."""
+
+    def runner():
+        async def main():
+            api = Api()
+            await api.catalog.load()
+            await api.made("/api/v1/namespaces", {"metadata": {"name": "default"}})
+            keeper = _Kept(Keeper(api.catalog))
+            try:
+                async with asyncio.timeout(3600):
+                    await test(api, keeper)
+            finally:
+                await keeper.stop()
+                await api.transport.close()
+                api.catalog.hub.close()
+
+        run(main())
+
+    runner.__name__ = test.__name__
+    return runner
+
+
+class _Kept:
+    def __init__(self, keeper):
+        self._keeper = keeper
+        self._task = None
+
+    def start(self):
+        self._task = asyncio.ensure_future(self._keeper.run())
+
+    async def stop(self):
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def terminating(api):
+    return conditions((await api.get(WIDGET_CRD)).json).get("Terminating")
+
+
+@kept
+async def test_what_was_begun_before_it_started_is_finished(api, keeper):
+    await defined(api, definition(), definition("Widget", plural="widgetz"))
+    await api.made(WIDGETS, widget())
+    await api.delete(WIDGET_CRD)
+    await settled()
+    assert await terminating(api) == ("True", "InstanceDeletionPending")
+    assert (await api.get(WIDGETS)).names == ["w"]
+    keeper.start()
+    await gone(api, f"widgets.{GROUP}")
+    await settled()
+    assert conditions((await api.get(f"{CRDS}/widgetz.{GROUP}")).json)["Established"][0] == "True"
+
+
+@kept
+async def test_a_change_while_it_is_at_work_is_not_missed(api, keeper):
+    keeper.start()
+    await defined(api, definition())
+    for number in range(20):
+        # Named at once, and gone at once: the second event comes while the first is looked after.
+        name = f"widgetz{number}"
+        await defined(api, definition("Widget", plural=name))
+        assert (await api.delete(f"{CRDS}/{name}.{GROUP}")).status == 200
+    await settled()
+    assert (await api.get(CRDS)).names == [f"widgets.{GROUP}"]
+
+
+@kept
+async def test_of_many_that_wait_for_a_name_the_next_gets_it(api, keeper):
+    keeper.start()
+    plurals = [f"widget{letter}" for letter in "abcde"]
+    for plural in plurals:
+        await defined(api, definition("Widget", plural=plural))
+    left = list(plurals)
+    while left:
+        states = {
+            plural: conditions((await api.get(f"{CRDS}/{plural}.{GROUP}")).json)["Established"][0] for plural in left
+        }
+        (winner,) = [plural for plural, state in states.items() if state == "True"]
+        await api.delete(f"{CRDS}/{winner}.{GROUP}")
+        await gone(api, f"{winner}.{GROUP}")
+        await settled()
+        left.remove(winner)
+
+
+@kept
+async def test_it_waits_for_the_last_instance_however_long_that_takes(api, keeper):
+    keeper.start()
+    await defined(api, definition())
+    for name in "ab":
+        await api.made(WIDGETS, widget(name, metadata=HELD))
+    await api.delete(WIDGET_CRD)
+    await settled()
+    await api.patch(f"{WIDGETS}/a", {"metadata": {"finalizers": None}})
+    await asyncio.sleep(1800)
+    assert await terminating(api) == ("True", "InstanceDeletionInProgress")
+    await api.patch(f"{WIDGETS}/b", {"metadata": {"finalizers": None}})
+    await gone(api, f"widgets.{GROUP}")
+
+
+@kept
+async def test_what_fails_is_told_and_tried_again(api, keeper):
+    keeper.start()
+    await defined(api, definition())
+    await api.made(WIDGETS, widget())
+    store = api.catalog.find(GROUP, "v1", "widgets").stored
+    real, attempts = store.delete, []
+
+    async def failing(*arguments):
+        attempts.append(api.clock.monotonic())
+        if len(attempts) < 4:
+            raise InternalError.of("the webhook is away")
+        return await real(*arguments)
+
+    store.delete = failing
+    await api.delete(WIDGET_CRD)
+
+    async def is_told():
+        return await terminating(api) == ("True", "InstanceDeletionFailed")
+
+    await until(is_told)
+    message = next(one for one in (await api.get(WIDGET_CRD))["status"]["conditions"] if one["type"] == "Terminating")
+    assert message["message"] == "could not issue all deletes: Internal error occurred: the webhook is away"
+    await gone(api, f"widgets.{GROUP}")
+    pauses = [after - before for before, after in itertools.pairwise(attempts)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] == pytest.approx(FIRST_PAUSE)
+
+
+@kept
+async def test_a_busy_store_only_delays_it(api, keeper):
+    keeper.start()
+    await defined(api, definition())
+    real, attempts = api.storage.put, []
+
+    async def busy(*arguments):
+        attempts.append(1)
+        if len(attempts) in (2, 3):
+            raise StorageBusy
+        return await real(*arguments)
+
+    api.storage.put = busy
+    await api.delete(WIDGET_CRD)
+    await gone(api, f"widgets.{GROUP}")
+    assert len(attempts) > 3
+
+
+@kept
+async def test_stopping_it_stops_all_it_does(api, keeper):
+    keeper.start()
+    await defined(api, definition())
+    await api.made(WIDGETS, widget(metadata=HELD))
+    await api.delete(WIDGET_CRD)
+    await settled()
+    tasks = asyncio.all_tasks()
+    await keeper.stop()
+    assert len(asyncio.all_tasks()) < len(tasks)
+    await api.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
+    await settled()
+    assert (await api.get(WIDGET_CRD)).status == 200
+
+
+@kept
+async def test_a_definition_released_by_hand_is_let_go(api, keeper):
+    keeper.start()
+    await defined(api, definition())
+    await api.made(WIDGETS, widget(metadata=HELD))
+    await api.delete(WIDGET_CRD)
+    await settled()
+    assert (await api.patch(WIDGET_CRD, {"metadata": {"finalizers": None}})).status == 200
+    assert (await api.get(WIDGET_CRD)).status == 404
+    await settled()
+    # Made again, it has what was left behind, as its keys say.
+    await defined(api, definition())
+    assert (await api.get(WIDGETS)).names == ["w"]

@@ -1,0 +1,364 @@
+"""The store of a custom version by itself: in which form an object is kept, shown, remembered and written."""
+
+import asyncio
+
+import pytest
+
+from custom_kinds import GROUP, INTEGER, STRING, record
+from kapi.api.errors import Forbidden, GroupResource, TooManyRequests
+from kapi.api.meta import GroupVersionKind
+from kapi.registry.custom.store import MOST_FORMS, CustomStore, Gate
+from kapi.registry.custom.strategy import CustomStrategy
+from kapi.registry.custom.version import SelectableField, Subresources, Version
+from kapi.registry.encoding import CustomReader
+from kapi.registry.strategy import WriteContext
+from kapi.schema.custom import CustomSchema
+from kapi.storage.memory import MemoryStorage
+from kapi.storage.watchcache import CacheHub
+from virtual_time import LoopClock, run
+
+ONE = record(spec=record(size=INTEGER, colour={"type": "string", "default": "red"}))
+TWO = record(spec=record(size=INTEGER, extra={"type": "string", "default": "e"}))
+KEY = "/registry/example.com/widgets/default/w"
+
+
+class Shelf:
+    """A hub over a fresh store, and the stores of versions on it."""
+
+    def __init__(self):
+        self.storage = MemoryStorage()
+        self.hub = CacheHub(self.storage, lambda prefix: CustomReader(), clock=LoopClock())
+
+    def stores(self, schemas, storage="v1", *, converter=None, selectable=()):
+        """One store for each version, as a definition would make them."""
+        compiled = {
+            f"{GROUP}/{name}": CustomSchema(lambda schema=schema: schema, preserve_unknown=False)
+            for name, schema in schemas.items()
+        }
+        gate = Gate()
+        made = []
+        for name in schemas:
+            fields = [SelectableField(path) for path in selectable]
+            version = Version(name, subresources=Subresources(status={}), selectable_fields=fields)
+            schema = compiled[f"{GROUP}/{name}"]
+            store = CustomStore(
+                gvk=GroupVersionKind(GROUP, name, "Widget"),
+                resource=GroupResource(GROUP, "widgets"),
+                namespaced=True,
+                strategy=CustomStrategy(version, schema, None),
+                storage=self.storage,
+                hub=self.hub,
+                schema=lambda schema=schema: schema,
+            )
+            store.settle(compiled, f"{GROUP}/{storage}", converter, gate)
+            made.append(store)
+        return made
+
+
+def on_a_shelf(test):
+    """Run `test(shelf)` in virtual time."""
+
+    def runner(**arguments):
+        async def main():
+            shelf = Shelf()
+            await shelf.hub.load()
+            try:
+                await test(shelf, **arguments)
+            finally:
+                shelf.hub.close()
+
+        run(main())
+
+    runner.__name__ = test.__name__
+    return runner
+
+
+def widget(version="v1", **spec):
+    return {
+        "kind": "Widget",
+        "apiVersion": f"{GROUP}/{version}",
+        "metadata": {"name": "w", "namespace": "default"},
+        "spec": spec,
+    }
+
+
+async def admit(obj, old):
+    pass
+
+
+def context():
+    return WriteContext(lookup=None, now=LoopClock().now())
+
+
+async def created(store, obj):
+    return (await store.create(context(), obj, admit)).item
+
+
+async def changed(store, **spec):
+    async def build(old, fresh):
+        obj = fresh()
+        obj["spec"] |= spec
+        return obj
+
+    return (await store.update(context(), "default", "w", build, admit)).item
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@on_a_shelf
+async def test_what_was_written_by_todays_rules_is_shown_as_the_bytes_it_is_stored_as(shelf):
+    (store,) = shelf.stores({"v1": ONE})
+    item = await created(store, widget(size=1, colour="blue"))
+    assert store.body(item) is item.body
+    assert item.forms is None
+    assert store.decode(item)["spec"] == {"size": 1, "colour": "blue"}
+
+
+@on_a_shelf
+async def test_what_was_written_by_other_rules_is_shaped_once(shelf):
+    (old,) = shelf.stores({"v1": record(spec=record(size=INTEGER, gone=STRING))})
+    item = await created(old, widget(size=1, gone="x"))
+    (new,) = shelf.stores({"v1": ONE})
+    body = new.body(item)
+    assert new.decode(item)["spec"] == {"size": 1, "colour": "red"}
+    assert new.body(item) is body
+    assert old.decode(item)["spec"] == {"size": 1, "gone": "x"}
+
+
+@on_a_shelf
+async def test_rules_that_change_nothing_about_an_object_share_its_bytes(shelf):
+    (old,) = shelf.stores({"v1": ONE})
+    item = await created(old, widget(size=1, colour="blue"))
+    (new,) = shelf.stores({"v1": record(spec=record(size=INTEGER, colour=STRING, more=STRING))})
+    assert new.body(item) is item.body
+    assert item.form is new.form
+    assert item.forms is None
+
+
+@on_a_shelf
+async def test_reading_prunes_and_fills_in_by_the_stored_version_and_prunes_by_the_one_asked_for(shelf):
+    first, second = shelf.stores({"v1": ONE, "v2": TWO})
+    item = await created(first, widget(size=1, colour="blue"))
+    assert second.decode(item) == {**first.decode(item), "apiVersion": f"{GROUP}/v2", "spec": {"size": 1}}
+
+
+@on_a_shelf
+async def test_an_object_in_a_version_that_is_gone_is_shown_as_it_is(shelf):
+    (old,) = shelf.stores({"v0": ONE}, storage="v0")
+    item = await created(old, widget("v0", size=1))
+    (new,) = shelf.stores({"v1": TWO})
+    assert new.decode(item)["spec"] == {"size": 1}
+    assert new.decode(item)["apiVersion"] == f"{GROUP}/v1"
+
+
+@on_a_shelf
+async def test_forms_of_rules_long_gone_are_forgotten(shelf):
+    (first,) = shelf.stores({"v1": ONE})
+    item = await created(first, widget(size=1, colour="blue"))
+    for number in range(3 * MOST_FORMS):
+        default = {"type": "integer", "default": number}
+        (store,) = shelf.stores({"v1": record(spec=record(number=default))})
+        assert store.decode(item)["spec"] == {"number": number}
+        assert len(item.forms) <= MOST_FORMS
+    assert first.decode(item)["spec"] == {"size": 1, "colour": "blue"}
+
+
+@on_a_shelf
+async def test_a_deletion_is_shown_with_its_own_revision_in_every_form(shelf):
+    first, second = shelf.stores({"v1": ONE, "v2": TWO})
+    item = await created(first, widget(size=1, colour="blue"))
+    second.body(item)
+    last = item.at(item.revision + 5)
+    for store in (first, second):
+        assert store.decode(last)["metadata"]["resourceVersion"] == str(item.revision + 5)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@on_a_shelf
+async def test_objects_are_kept_in_the_storage_version_without_what_it_does_not_know(shelf):
+    first, second = shelf.stores({"v1": ONE, "v2": TWO})
+    item = await created(second, widget("v2", size=1, extra="mine"))
+    assert item.version == f"{GROUP}/v1"
+    assert b"extra" not in item.body
+    assert second.decode(item)["spec"] == {"size": 1}
+    assert first.decode(item)["spec"] == {"size": 1, "colour": "red"}
+
+
+@on_a_shelf
+async def test_writing_does_not_change_what_the_writer_holds(shelf):
+    _, second = shelf.stores({"v1": ONE, "v2": TWO})
+    obj = widget("v2", size=1, extra="mine")
+    await created(second, obj)
+    assert (obj["apiVersion"], obj["spec"]) == (f"{GROUP}/v2", {"size": 1, "extra": "mine"})
+
+
+@on_a_shelf
+async def test_a_change_of_nothing_moves_an_object_to_the_storage_version(shelf):
+    first, _ = shelf.stores({"v1": ONE, "v2": ONE})
+    before = await created(first, widget(size=1, colour="blue"))
+    first, second = shelf.stores({"v1": ONE, "v2": ONE}, storage="v2")
+    for store in (first, second):
+        after = await changed(store)
+        assert after.version == f"{GROUP}/v2"
+        assert store.decode(after)["metadata"]["generation"] == 1
+    assert after.revision == before.revision + 1
+    assert (await changed(second)).revision == after.revision
+
+
+@on_a_shelf
+async def test_a_change_of_nothing_stores_what_is_filled_in_today(shelf):
+    (old,) = shelf.stores({"v1": record(spec=record(size=INTEGER))})
+    before = await created(old, widget(size=1))
+    (new,) = shelf.stores({"v1": ONE})
+    after = await changed(new)
+    assert after.revision > before.revision
+    assert b'"colour":"red"' in after.body
+    assert (await changed(new)).revision == after.revision
+
+
+@on_a_shelf
+async def test_nulls_that_reading_drops_are_not_shown_after_writing(shelf):
+    (store,) = shelf.stores({"v1": record(spec={"type": "object", "properties": {"any": {}}})})
+    item = await created(store, widget(any=None))
+    assert store.decode(item)["spec"] == {}
+
+
+@on_a_shelf
+async def test_a_preview_shows_what_storing_would_make_of_an_object(shelf):
+    _, second = shelf.stores({"v1": ONE, "v2": TWO})
+    item = second.preview(KEY, widget("v2", size=1, extra="mine"))
+    assert second.decode(item)["spec"] == {"size": 1}
+    assert not len(second.cache)
+
+
+@on_a_shelf
+async def test_selectable_fields_are_those_of_the_version(shelf):
+    (store,) = shelf.stores({"v1": ONE}, selectable=[".spec.colour", ".spec.size"])
+    item = await created(store, widget(size=3, colour="blue"))
+    assert store.field_values(item) == {
+        "metadata.name": "w",
+        "metadata.namespace": "default",
+        "spec.colour": "blue",
+        "spec.size": "3",
+    }
+    (other,) = shelf.stores({"v1": ONE}, selectable=[".spec.size"])
+    assert other.field_values(item).keys() == {"metadata.name", "metadata.namespace", "spec.size"}
+    assert other.body(item) is item.body
+    assert other.field_values(item).keys() == {"metadata.name", "metadata.namespace", "spec.size"}
+
+
+# -- definitions that change ------------------------------------------------------------------------------------------
+
+
+@on_a_shelf
+async def test_a_retired_store_writes_nothing(shelf):
+    (store,) = shelf.stores({"v1": ONE})
+    await created(store, widget(size=1))
+    before = shelf.storage.revision
+    store.is_retired = True
+    with pytest.raises(TooManyRequests) as caught:
+        await changed(store, size=2)
+    assert caught.value.retry_after == 1
+    assert shelf.storage.revision == before
+
+
+@on_a_shelf
+async def test_while_the_gate_is_shut_writes_wait_and_then_see_what_became_of_their_rules(shelf):
+    first, second = shelf.stores({"v1": ONE, "v2": TWO})
+    await created(first, widget(size=1))
+    first.gate.shut()
+    writes = [asyncio.ensure_future(changed(store, size=2)) for store in (first, second)]
+    before = shelf.storage.revision
+    await asyncio.sleep(10)
+    assert not any(write.done() for write in writes)
+    second.is_retired = True
+    first.gate.open()
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert first.decode(results[0])["spec"]["size"] == 2
+    assert isinstance(results[1], TooManyRequests)
+    assert shelf.storage.revision == before + 1
+
+
+@on_a_shelf
+async def test_a_creation_that_was_under_way_when_the_definition_began_to_go_is_refused(shelf):
+    (store,) = shelf.stores({"v1": ONE})
+    store.gate.shut()
+    write = asyncio.ensure_future(created(store, widget(size=1)))
+    await asyncio.sleep(1)
+    store.is_terminating = True
+    store.gate.open()
+    with pytest.raises(Forbidden, match="create not allowed while custom resource definition is terminating"):
+        await write
+    assert not len(store.cache)
+
+
+@on_a_shelf
+async def test_a_gate_opens_when_everybody_has_let_go_of_it(shelf):
+    gate = Gate()
+    await gate.passed()
+    gate.shut()
+    gate.shut()
+    waiting = asyncio.ensure_future(gate.passed())
+    gate.open()
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    gate.open()
+    await waiting
+
+
+# -- conversion by somebody else --------------------------------------------------------------------------------------
+
+
+class Renaming:
+    """Converts by moving `size` to `count` and back; counts how often it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def convert(self, objects, api_version):
+        self.asked.append(len(objects))
+        old, new = ("size", "count") if api_version.endswith("v2") else ("count", "size")
+        return [
+            {
+                **obj,
+                "apiVersion": api_version,
+                "spec": {new if key == old else key: v for key, v in obj["spec"].items()},
+            }
+            for obj in objects
+        ]
+
+
+@on_a_shelf
+async def test_what_a_webhook_converts_is_prepared_in_one_go_and_remembered(shelf):
+    converter = Renaming()
+    schemas = {"v1": record(spec=record(size=INTEGER)), "v2": record(spec=record(count=INTEGER))}
+    first, second = shelf.stores(schemas, converter=converter)
+    for number in range(3):
+        obj = widget(size=number)
+        obj["metadata"]["name"] = f"w{number}"
+        await created(first, obj)
+    items = second.cache.items()
+    with pytest.raises(RuntimeError, match="was not prepared"):
+        second.body(items[0])
+    await second.prepare(items)
+    await second.prepare(items)
+    assert converter.asked == [3]
+    assert [second.decode(item)["spec"] for item in items] == [{"count": number} for number in range(3)]
+    assert first.body(items[0]) is items[0].body
+
+
+@on_a_shelf
+async def test_what_is_written_in_a_converted_version_is_kept_in_the_storage_version(shelf):
+    converter = Renaming()
+    schemas = {"v1": record(spec=record(size=INTEGER)), "v2": record(spec=record(count=INTEGER))}
+    first, second = shelf.stores(schemas, converter=converter)
+    item = await created(second, widget("v2", count=4))
+    assert second.decode(item)["spec"] == {"count": 4}
+    (kept,) = first.cache.items()
+    assert (kept.version, first.decode(kept)["spec"]) == (f"{GROUP}/v1", {"size": 4})
+    await changed(second, count=5)
+    (kept,) = first.cache.items()
+    assert first.decode(kept)["spec"] == {"size": 5}
