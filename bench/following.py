@@ -1,0 +1,153 @@
+"""Clients under measurement, seen from the bench: which there are, their environment, and one of them running.
+
+Kapi's own runs with this Python; the others run in a virtual environment of theirs, which is made on first use. What
+they say and are told is in `bench/peers/tally.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from bench.client import LoadError
+from bench.target import busy_seconds, resident
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VENV = Path(".peers/bench-clients")
+PROGRAMS = Path(__file__).parent / "peers"
+PATIENCE = 180.0
+"""Seconds a client may take to say the next thing."""
+INSTALLING = 300.0
+OTHERS = ("kubernetes_asyncio", "lightkube", "kr8s", "kopf")
+"""Modules, which are called as their packages are."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What a client is written with."""
+
+    name: str
+    python: Path
+    program: Path
+
+
+def kapi() -> Library:
+    """Ours."""
+    return Library("Kapi", Path(sys.executable), PROGRAMS / "with_kapi.py")
+
+
+def others(root: Path) -> tuple[list[Library], dict[str, str]]:
+    """The libraries of others, installed if need be; and those that cannot be, with the reason."""
+    python = root / VENV / "bin" / "python"
+    usable: list[Library] = []
+    left_out: dict[str, str] = {}
+    for name in OTHERS:
+        if reason := _install(python, name):
+            left_out[name] = reason
+        else:
+            usable.append(Library(name, python, PROGRAMS / f"with_{name}.py"))
+    return usable, left_out
+
+
+def _install(python: Path, name: str) -> str:
+    """Why it cannot be used, or nothing."""
+    if _works(python, name):
+        return ""
+    commands: list[list[str]] = [
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", name],
+    ]
+    if not python.exists():
+        commands.insert(0, [sys.executable, "-m", "venv", str(python.parent.parent)])
+    for command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALLING)
+        except subprocess.TimeoutExpired:
+            return f"not installed after {INSTALLING:.0f} s"
+        if done.returncode:
+            return f"cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}"
+    return "" if _works(python, name) else "is installed but cannot be imported"
+
+
+def _works(python: Path, name: str) -> bool:
+    if not python.exists():
+        return False
+    return subprocess.run([str(python), "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
+
+
+class Following:
+    """A client that runs: started, told to begin, listened to, and ended when the block is left."""
+
+    def __init__(self, library: Library, kubeconfig: Path, log: Path, numbers: Sequence[int]) -> None:
+        self._library = library
+        self._log = log
+        with log.open("wb") as errors:
+            # Unbuffered, so that what `select` says is all there is.
+            self._process = subprocess.Popen(
+                [library.python, library.program, *map(str, numbers)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def resident(self) -> int:
+        """Its memory, in bytes."""
+        return resident(self._process.pid)
+
+    def busy_seconds(self) -> float:
+        """Processor time it has used."""
+        return busy_seconds(self._process.pid)
+
+    def begin(self) -> float:
+        """Tell it to start; returns when that was."""
+        assert self._process.stdin is not None
+        began = time.monotonic()
+        self._process.stdin.write(b"\n")
+        return began
+
+    def pause(self) -> None:
+        """Keep it from running, so that what happens piles up."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> float:
+        """Let it run again; returns when that was."""
+        resumed = time.monotonic()
+        self._process.send_signal(signal.SIGCONT)
+        return resumed
+
+    def expect(self, what: str) -> dict[str, Any]:
+        """What it says next, which has to be this."""
+        assert self._process.stdout is not None
+        give_up = time.monotonic() + PATIENCE
+        while select.select([self._process.stdout], [], [], max(0.0, give_up - time.monotonic()))[0]:
+            line = self._process.stdout.readline()
+            if not line:
+                raise LoadError(f"ended: {self._log.read_text(errors='replace').strip()[-300:]}")
+            # Libraries may log to standard output.
+            if line.startswith(b'{"what"'):
+                said: dict[str, Any] = json.loads(line)
+                if said["what"] != what:
+                    raise LoadError(f"said {said['what']} instead of {what}")
+                return said
+        raise LoadError(f"not {what} after {PATIENCE:.0f} s")
