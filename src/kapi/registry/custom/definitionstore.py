@@ -5,13 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kapi.api.errors import Conflict
-from kapi.api.meta import format_time
-from kapi.registry import deletion
 from kapi.registry.kinds.extension.conditions import begin_deletion
-from kapi.registry.outcome import Written
-from kapi.registry.store import Store
-from kapi.storage.interface import RevisionMismatch
+from kapi.registry.twostep import TwoStepStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -19,14 +14,14 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.custom.store import Gate
     from kapi.registry.deletion import DeleteOptions
-    from kapi.registry.outcome import Admit
+    from kapi.registry.outcome import Admit, Written
     from kapi.registry.strategy import WriteContext
     from kapi.storage.watchcache import Item
 
 T = TypeVar("T")
 
 
-class DefinitionStore(Store):
+class DefinitionStore(TwoStepStore):
     """Definitions. Deleting one only marks it; the keeper empties it and lets it go.
 
     Names are given out in the write itself, so two writes never overlap: neither would know of the other's names. While
@@ -49,27 +44,9 @@ class DefinitionStore(Store):
         async with self._lock:
             return await super().update(*args, **options)
 
-    async def delete(
-        self, context: WriteContext, namespace: str, name: str, options: DeleteOptions, admit: Admit
-    ) -> Written:
-        """Mark the definition the first time; afterwards as every object."""
-        while True:
-            item = self.get(namespace, name)
-            obj = self.decode(item)
-            metadata = obj["metadata"]
-            self._check(name, "UID", options.uid, metadata["uid"])
-            self._check(name, "ResourceVersion", options.resource_version, metadata["resourceVersion"])
-            if "deletionTimestamp" in metadata:
-                return await deletion.delete(self, context, namespace, name, options, admit)
-            await admit(None, obj)
-            metadata["deletionTimestamp"] = format_time(context.now)
-            begin_deletion(obj, context.now)
-            if context.dry_run:
-                return Written(self.preview(item.key, obj, item))
-            try:
-                return Written(await self.write(item.key, obj, item.revision))
-            except RevisionMismatch:
-                continue
+    def mark(self, context: WriteContext, obj: Object, options: DeleteOptions) -> None:
+        """The finalizer that keeps it until its instances are gone, and a word about what comes."""
+        begin_deletion(obj, context.now)
 
     async def write(self, key: str, obj: Object, expected: int) -> Item:
         """Commit a definition while none of its objects is."""
@@ -92,8 +69,3 @@ class DefinitionStore(Store):
         task = asyncio.ensure_future(work)
         task.add_done_callback(done)
         return await asyncio.shield(task)
-
-    def _check(self, name: str, what: str, wanted: str | None, actual: str) -> None:
-        if wanted is not None and wanted != actual:
-            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
-            raise Conflict.of(self.resource, name, why)
