@@ -54,6 +54,8 @@ class _Written(Generic[T]):
         """Note what the server answered to a write."""
         key = ObjectKey.of(obj)
         revision = _number(resource_version_of(obj))
+        # What is there now is what counts, even if the deletion of its namesake has not been heard of yet.
+        self._deleted.pop(key, None)
         if revision and not self._has(key, revision):
             self._revisions[key] = revision
 
@@ -89,7 +91,10 @@ class _Written(Generic[T]):
 
     def on_delete(self, obj: Cached[T], *, stale: bool) -> None:
         """See `Handler`."""
-        self.forget(obj.key)
+        self._deleted.pop(obj.key, None)
+        # A deletion from before our write says nothing about what was written.
+        if _number(obj.resource_version) >= self._revisions.get(obj.key, 0):
+            self._revisions.pop(obj.key, None)
 
     def _seen(self, obj: Cached[T]) -> None:
         if _number(obj.resource_version) >= self._revisions.get(obj.key, 0):

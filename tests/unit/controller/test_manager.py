@@ -1,4 +1,7 @@
-"""The manager against a whole control plane over real sockets: order, leadership, own writes, and the way out."""
+"""The manager against a whole control plane over real sockets: order, leadership, own writes, and the way out.
+
+With KUBEBUILDER_ASSETS set, the same tests run against a real kube-apiserver, too.
+"""
 
 import asyncio
 
@@ -7,9 +10,12 @@ import pytest
 
 from kapi import Client, CustomResource, Leadership, Manager, Model, ObjectKey, ObjectMeta, definition, resource
 from kapi.api.builtin.core_v1 import ConfigMap
+from kapi.api.errors import NotFound
+from kapi.client.errors import NoMatch
 from kapi.controller.manager import LeadershipLost
 from kapi.controller.ownership import set_controller_reference
 from live_plane import live_plane
+from reference_plane import reference_plane
 
 
 class WidgetSpec(Model):
@@ -26,9 +32,9 @@ class Widget(CustomResource, kw_only=True):
     status: WidgetStatus | None = None
 
 
-@pytest.fixture(scope="module")
-def kubeconfig(tmp_path_factory):
-    with live_plane(tmp_path_factory.mktemp("plane")) as path:
+@pytest.fixture(scope="module", params=[live_plane, reference_plane], ids=["kapi", "reference"])
+def kubeconfig(tmp_path_factory, request):
+    with request.param(tmp_path_factory.mktemp("plane")) as path:
         yield path
 
 
@@ -42,11 +48,23 @@ def managed(kubeconfig, test):
     async def main():
         async with Client.connect(kubeconfig=kubeconfig, field_manager="tests") as client, asyncio.timeout(60):
             await client.apply(definition(Widget), force=True)
+            await served(client)
             await client.delete_all(Widget, namespace="default")
             await client.delete_all(ConfigMap, namespace="default")
             await test(client)
 
     asyncio.run(main())
+
+
+async def served(client):
+    """Wait until the kind is served: here that is at once, elsewhere it takes a moment."""
+    while True:
+        try:
+            await client.list(Widget, namespace="default")
+        except (NoMatch, NotFound):
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 async def until(condition):

@@ -1,0 +1,40 @@
+"""A real kube-apiserver with its etcd, for tests of what must work on both: from the folder KUBEBUILDER_ASSETS names."""
+
+import contextlib
+
+import pytest
+import yaml
+
+from bench import reference
+
+
+@contextlib.contextmanager
+def reference_plane(folder):
+    """A running kube-apiserver; gives the path of an admin's kubeconfig. Skips the test where there is none."""
+    found, reason = reference.find()
+    if found is None:
+        pytest.skip(f"no real API server to test against: {reason}")
+    running = found.start(folder)
+    try:
+        address = running.address
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "it",
+                    "cluster": {
+                        "server": f"https://{address.host}:{address.port}",
+                        "certificate-authority": address.authority,
+                    },
+                }
+            ],
+            "users": [{"name": "it", "user": {"client-certificate": address.certificate, "client-key": address.key}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "current-context": "it",
+        }
+        path = folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        yield path
+    finally:
+        running.stop()
