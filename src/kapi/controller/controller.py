@@ -294,7 +294,9 @@ class Controller:
             self.queue.forget(request)
         else:
             self.queue.add_rate_limited(request, priority=priority)
-        log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=error)
+        # What was raised to say that nothing helps speaks for itself; of anything else the place is wanted, too.
+        trace = None if terminal and not _is_mistake(error) else error
+        log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=trace)
 
     def _succeeded(self, request: Request, priority: int, result: Result) -> None:
         priority = priority if result.priority is None else result.priority
