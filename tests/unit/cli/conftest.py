@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,9 @@ class Kapi:
             "PYTHONPATH": str(Path(kapi.__file__).parents[1]),
             "KUBECONFIG": str(self.kubeconfig),
         }
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # Started in the background of a shell: what we start would inherit that nobody can interrupt it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(command, **pipes, text=True, env=environment)
         self._started.append(process)
