@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kapi_process import Server
-from peers import PEERS, peer
 from transcript import Terminal
+
+from peers import PEERS, peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

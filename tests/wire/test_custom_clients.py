@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from defined_kinds import DEFINITIONS
+
 from peers import PEERS, peer
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+
 from peers import PEERS, peer
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from peers import PEERS, peer
 from transcript import Terminal
+
+from peers import PEERS, peer
 
 if TYPE_CHECKING:
     from kapi_process import Server
