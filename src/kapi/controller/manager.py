@@ -174,7 +174,7 @@ class Manager:
         """Let the client read from every cache that holds a kind whole."""
         for collection, informer in self.informers.informers.items():
             if not (collection.labels or collection.fields or collection.is_metadata_only or collection.cls is dict):
-                self.client.use(collection.gvk, informer)
+                self.client.use(collection.gvk, informer, namespace=collection.namespace)
 
     async def _run_all(self, anywhere: Sequence[Runnable], leading: Sequence[Runnable]) -> None:
         async def lead() -> None:

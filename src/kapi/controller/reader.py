@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kapi.api.access import name_of, resource_version_of, uid_of
+from kapi.api.access import name_of, namespace_of, resource_version_of, uid_of
 from kapi.api.errors import GroupResource, NotFound
 from kapi.api.keys import ObjectKey
 from kapi.api.meta import GroupVersionKind
@@ -41,8 +41,9 @@ class NotLeading(Exception):
 class _Written(Generic[T]):
     """What was written of one kind and is not in its cache yet: a revision, or the uid of what was deleted."""
 
-    def __init__(self, informer: SharedInformer[T]) -> None:
+    def __init__(self, informer: SharedInformer[T], namespace: str) -> None:
         self.informer = informer
+        self._namespace = namespace
         self._revisions: dict[ObjectKey, int] = {}
         self._deleted: dict[ObjectKey, str] = {}
         informer.add_raw_handler(self, name="own writes")
@@ -50,9 +51,15 @@ class _Written(Generic[T]):
     def __bool__(self) -> bool:
         return bool(self._revisions or self._deleted)
 
+    def covers(self, namespace: str) -> bool:
+        """Whether the cache holds a namespace; the empty one is that of kinds without, or means all."""
+        return not self._namespace or namespace == self._namespace
+
     def wrote(self, obj: Any) -> None:
         """Note what the server answered to a write."""
         key = ObjectKey.of(obj)
+        if not self.covers(key.namespace):
+            return
         revision = _number(resource_version_of(obj))
         # What is there now is what counts, even if the deletion of its namesake has not been heard of yet.
         self._deleted.pop(key, None)
@@ -110,18 +117,20 @@ class CachedClient:
         self.live = live
         self._kinds: dict[GroupVersionKind, _Written[Any]] = {}
 
-    def use(self, kind: type[Any] | GroupVersionKind, informer: SharedInformer[Any]) -> None:
-        """Read a kind from the cache of an informer from now on. It must cover all that will be asked for."""
+    def use(
+        self, kind: type[Any] | GroupVersionKind, informer: SharedInformer[Any], *, namespace: str = ALL_NAMESPACES
+    ) -> None:
+        """Read a kind from the cache of an informer from now on: one namespace of it, or all it has."""
         gvk = kind if isinstance(kind, GroupVersionKind) else SCHEME.gvk_of(kind)
         if gvk not in self._kinds:
-            self._kinds[gvk] = _Written(informer)
+            self._kinds[gvk] = _Written(informer, namespace)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """One object; `NotFound` when there is none."""
         written = self._kinds.get(SCHEME.gvk_of(kind))
-        if written is None or not written.informer.has_synced:
+        if written is None or not written.informer.has_synced or not written.covers(key.namespace):
             return await self.live.get(kind, key)
         if written.is_behind(key):
             try:
@@ -148,7 +157,7 @@ class CachedClient:
     ) -> list[T]:
         """Objects of a kind, in one namespace or in all, that have some labels."""
         written = self._kinds.get(SCHEME.gvk_of(kind))
-        if written is None or not written.informer.has_synced or written:
+        if written is None or not written.informer.has_synced or not written.covers(namespace) or written:
             answer = await self.live.list(kind, namespace=namespace, labels=labels or None)
             return list(answer.items)
         return written.informer.lister.list(namespace=namespace or None, labels=labels or None)
@@ -196,7 +205,7 @@ class CachedClient:
             return
         gone: Any = obj
         written = self._kinds.get(SCHEME.gvk_of(gone))
-        if written is not None:
+        if written is not None and written.covers(namespace_of(gone)):
             written.deleted(ObjectKey.of(gone), uid_of(gone))
 
     def _wrote(self, obj: T) -> T:

@@ -140,6 +140,26 @@ def test_a_get_after_a_write_shows_the_write(kubeconfig):
     managed(kubeconfig, test)
 
 
+def test_what_is_outside_of_the_watched_namespace_is_read_from_the_server(kubeconfig):
+    async def test(client):
+        manager = Manager(client, namespace="default")
+        manager.builder().for_(Widget).complete(lambda request: asyncio.sleep(0))
+        running = asyncio.ensure_future(manager.run(signals=False))
+        await manager.informers.wait_for_sync(30)
+        elsewhere = widget("far")
+        elsewhere.metadata.namespace = "kube-public"
+        await manager.client.create(elsewhere)
+        await manager.client.create(widget("near"))
+        assert (await manager.client.get(Widget, ObjectKey("kube-public", "far"))).metadata.name == "far"
+        assert {one.metadata.name for one in await manager.client.list(Widget)} >= {"far", "near"}
+        await manager.client.delete(await manager.client.get(Widget, ObjectKey("kube-public", "far")))
+        assert await manager.client.find(Widget, ObjectKey("kube-public", "far")) is None
+        manager.stop()
+        await running
+
+    managed(kubeconfig, test)
+
+
 def test_most_reads_do_not_reach_the_server(kubeconfig):
     async def test(client):
         manager = Manager(client)
