@@ -148,8 +148,8 @@ def test_what_is_outside_of_the_watched_namespace_is_read_from_the_server(kubeco
         await manager.informers.wait_for_sync(30)
         elsewhere = widget("far")
         elsewhere.metadata.namespace = "kube-public"
-        await manager.client.create(elsewhere)
-        await manager.client.create(widget("near"))
+        await client.create(elsewhere)
+        await client.create(widget("near"))
         assert (await manager.client.get(Widget, ObjectKey("kube-public", "far"))).metadata.name == "far"
         assert {one.metadata.name for one in await manager.client.list(Widget)} >= {"far", "near"}
         await manager.client.delete(await manager.client.get(Widget, ObjectKey("kube-public", "far")))
