@@ -54,6 +54,10 @@ def up(
         float,
         typer.Option(min=1, help="How long old revisions can be listed and watched from; clients expect 75 or more."),
     ] = 300,
+    controllers: Annotated[
+        str, typer.Option(help="Which controllers run: * is all, NAME switches one on, -NAME off; by commas.")
+    ] = "*",
+    event_ttl: Annotated[float, typer.Option(min=1, help="Seconds that Events are kept.")] = 3600,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Start the control plane; stop it with Ctrl-C or SIGTERM."""
@@ -67,6 +71,8 @@ def up(
             storage=storage,
             socket=socket,
             history_seconds=history_seconds,
+            controllers=controllers,
+            event_ttl=event_ttl,
             log_level=log_level,
         )
     )

@@ -13,6 +13,7 @@ from kapi.base.log import configure
 from kapi.base.loop import run as run_loop
 from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.bootstrap import BootstrapError
+from kapi.controlplane.housekeeping.selection import select
 from kapi.controlplane.options import OptionError, Options, check_storage, parse_bind
 from kapi.storage.interface import StorageUnavailable
 
@@ -31,12 +32,24 @@ def run(
     storage: str,
     socket: Path | None,
     history_seconds: float,
+    controllers: str,
+    event_ttl: float,
     log_level: str,
 ) -> int:
     """Run until stopped; returns the exit status."""
     try:
         host, port = parse_bind(bind)
-        options = Options(data_dir, host, port, kubeconfig, check_storage(storage), socket, history_seconds)
+        options = Options(
+            data_dir,
+            host,
+            port,
+            kubeconfig,
+            check_storage(storage),
+            socket,
+            history_seconds,
+            select(controllers),
+            event_ttl,
+        )
         configure(log_level)
         return run_loop(_main(options))
     except (OptionError, ValueError) as error:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from kapi.api.errors import ApiError
     from kapi.base.clock import Clock
+    from kapi.client.carrier import Carrier, Reply
     from kapi.client.config import ClientConfig
     from kapi.client.credentials import Presented
-    from kapi.client.transport import Reply, Transport
 
 JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -100,6 +100,7 @@ class RESTClient:
         *,
         on_warning: Callable[[str], None] | None = None,
         clock: Clock | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
         self.config = config
         self._base = config.server.rstrip("/")
@@ -107,7 +108,7 @@ class RESTClient:
         self._proxy = proxy_for(config)
         self._limit = TokenBucket(config.qps, config.burst, clock=clock) if config.qps > 0 else None
         self._on_warning = on_warning or (lambda text: _log.warning("%s", text))
-        self._transport: Transport | None = None
+        self._carrier = carrier
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,9 +119,9 @@ class RESTClient:
     async def close(self) -> None:
         """Close the connections; streams that are open end."""
         await self._credentials.close()
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.close()
+        carrier, self._carrier = self._carrier, None
+        if carrier is not None:
+            await carrier.close()
 
     async def request(
         self,
@@ -239,13 +240,13 @@ class RESTClient:
             await asyncio.sleep(delay)
 
     async def _once(self, request: _Request, presented: Presented, *, whole: bool) -> Reply:
-        if self._transport is None:
+        if self._carrier is None:
             # The HTTP library is most of what there is to import, so it waits until there is something to send.
             from kapi.client.transport import Transport
 
-            self._transport = Transport(self.config, self._proxy)
+            self._carrier = Transport(self.config, self._proxy)
         headers = [*request.headers, *presented.headers]
-        return await self._transport.send(
+        return await self._carrier.send(
             request.method, request.url, headers, request.data, tls=presented.tls, whole=whole
         )
 

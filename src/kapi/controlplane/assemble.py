@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -12,6 +13,7 @@ from kapi.base.clock import SystemClock
 from kapi.base.http import Outbound
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
+from kapi.controlplane.housekeeping import selection
 from kapi.controlplane.options import DRAIN_SECONDS
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.keeper import Keeper
@@ -68,6 +70,7 @@ class ControlPlane:
         self._begun = False
         self._stopping = False
         self._outbound = Outbound()
+        self._controllers = options.controllers if options.controllers is not None else frozenset(selection.NAMES)
         self._storage: Storage | None = None
         self._server: Server | None = None
         self.catalog: Catalog
@@ -113,6 +116,7 @@ class ControlPlane:
         )
         self._spawn(compactor.run())
         self._spawn(Keeper(catalog).run())
+        self._spawn(self._keep_house(pipeline, credentials))
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
@@ -131,6 +135,22 @@ class ControlPlane:
             if hasattr(self, "catalog"):
                 self.catalog.hub.close()
             await self._storage.close()
+
+    async def _keep_house(self, pipeline: Pipeline, credentials: bootstrap.Credentials) -> None:
+        """Run the controllers of the house. The framework they need is imported now, beside the first requests."""
+        await asyncio.to_thread(importlib.import_module, "kapi.controlplane.housekeeping.keeper")
+        from kapi.controlplane.housekeeping.house import Settings
+        from kapi.controlplane.housekeeping.keeper import keep_house, parts_of
+
+        settings = Settings(event_seconds=self.options.event_seconds, authority=credentials.authority.read_bytes())
+        await keep_house(
+            pipeline,
+            self.catalog,
+            parts_of(self._controllers),
+            settings=settings,
+            registry=self.metrics.registry,
+            clock=self.clock,
+        )
 
     def _converter(self, name: str, conversion: Object) -> Converter:
         return WebhookConverter(conversion, self._outbound, self.catalog)

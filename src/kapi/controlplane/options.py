@@ -25,6 +25,10 @@ class Options:
     storage: str = "sqlite"
     socket: Path | None = None
     history_seconds: float = 300.0
+    controllers: frozenset[str] | None = None
+    """Which parts of housekeeping run, see `housekeeping.selection`; None: all."""
+    event_seconds: float = 3600.0
+    """How long Events are kept after they were last written."""
 
     @property
     def kubeconfig_path(self) -> Path:

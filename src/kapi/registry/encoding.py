@@ -44,15 +44,20 @@ _METADATA_ORDER = (
 _METADATA_FIELDS = frozenset(_METADATA_ORDER)
 
 
+class _Owner(msgspec.Struct):
+    uid: str
+
+
 class _Metadata(msgspec.Struct):
     labels: dict[str, str] | None = None
+    owners: list[_Owner] | None = msgspec.field(name="ownerReferences", default=None)
 
 
-class _Labelled(msgspec.Struct):
+class _Selected(msgspec.Struct):
     metadata: _Metadata
 
 
-_decode_labels = msgspec.json.Decoder(_Labelled).decode
+_decode_selected = msgspec.json.Decoder(_Selected).decode
 
 
 def head_of(api_version: str, kind: str) -> bytes:
@@ -98,6 +103,18 @@ def copy_of(obj: Any) -> Any:
     return _decode(_encode(obj))
 
 
+def owners_of(metadata: Object) -> tuple[str, ...] | None:
+    """The uids of the owners that an object's metadata names; None when it names none."""
+    references = metadata.get("ownerReferences")
+    return tuple(reference["uid"] for reference in references) if references else None
+
+
+def _selection(value: bytes) -> Selection:
+    metadata = _decode_selected(value).metadata
+    owners = tuple(owner.uid for owner in metadata.owners) if metadata.owners else None
+    return Selection(metadata.labels, None, owners=owners)
+
+
 class BodyReader:
     """Reads stored values of one kind for the watch cache."""
 
@@ -113,11 +130,12 @@ class BodyReader:
         return "", _encode(ordered(_decode(value)))[self._length :]
 
     def select(self, value: bytes) -> Selection:
-        """Labels and selectable fields."""
+        """Labels, owners and selectable fields."""
         if self._selectable is None:
-            return Selection(_decode_labels(value).metadata.labels, None)
+            return _selection(value)
         obj = _decode(value)
-        return Selection(obj["metadata"].get("labels"), self._selectable(obj))
+        metadata = obj["metadata"]
+        return Selection(metadata.get("labels"), self._selectable(obj), owners=owners_of(metadata))
 
 
 class CustomReader:
@@ -146,5 +164,5 @@ class CustomReader:
         return version, value[at:]
 
     def select(self, value: bytes) -> Selection:
-        """Labels."""
-        return Selection(_decode_labels(value).metadata.labels, None)
+        """Labels and owners."""
+        return _selection(value)

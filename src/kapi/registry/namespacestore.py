@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kapi.registry import deletion
 from kapi.registry.twostep import TwoStepStore
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kapi.api.meta import Object
     from kapi.registry.deletion import DeleteOptions
+    from kapi.registry.outcome import Admit, Written
     from kapi.registry.strategy import WriteContext
 
 
 class NamespaceStore(TwoStepStore):
-    """Namespaces. One is removed only when spec.finalizers, metadata.finalizers and grace are all spent."""
+    """Namespaces. One is removed only when spec.finalizers, metadata.finalizers and grace are all spent.
+
+    `furnish`, if there is one, is called with the name of a new namespace before its creator hears of it. It must not
+    raise: the namespace is there.
+    """
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.furnish: Callable[[str], Awaitable[None]] | None = None
+
+    async def create(self, context: WriteContext, obj: Object, admit: Admit) -> Written:
+        """Create one, and have what every namespace has put into it."""
+        written = await super().create(context, obj, admit)
+        if self.furnish is not None and not context.dry_run:
+            await self.furnish(written.item.name)
+        return written
 
     def should_delete(self, obj: Object, old: Object) -> bool:
         """As for every object, and the namespace must have been let go of."""

@@ -23,7 +23,7 @@ from kapi.api.names import generate_name
 from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
 from kapi.codec.limits import OBJECT_BYTES
 from kapi.registry import deletion
-from kapi.registry.encoding import decode, draft, encode, head_of
+from kapi.registry.encoding import decode, draft, encode, head_of, owners_of
 from kapi.registry.outcome import Written
 from kapi.registry.strategy import Strategy, WriteContext, copy_field
 from kapi.registry.uid import new_uid
@@ -423,7 +423,8 @@ class Store:
 
     def _selection(self, obj: Object) -> Selection:
         fields = self._selects.selectable(obj) if self._selects.selectable_fields else None
-        return Selection(obj["metadata"].get("labels"), fields)
+        metadata = obj["metadata"]
+        return Selection(metadata.get("labels"), fields, owners=owners_of(metadata))
 
     def _raise(self, name: str, errors: list[FieldError]) -> None:
         if errors:

@@ -24,6 +24,7 @@ from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kapi.base.clock import SystemClock
+from kapi.storage.ownerindex import OwnerIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +59,8 @@ class Selection(NamedTuple):
     fields: dict[str, str] | None
     form: object = None
     """What the writer knows the value to be fit for, see `Item.form`."""
+    owners: tuple[str, ...] | None = None
+    """The uids of the owners an object names; None when it names none."""
 
 
 class Item:
@@ -68,7 +71,19 @@ class Item:
     is known to obey, and `forms` its bodies by other rules, made when they were first asked for.
     """
 
-    __slots__ = ("body", "fields", "form", "forms", "key", "labels", "name", "namespace", "revision", "version")
+    __slots__ = (
+        "body",
+        "fields",
+        "form",
+        "forms",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "owners",
+        "revision",
+        "version",
+    )
 
     def __init__(
         self,
@@ -89,6 +104,7 @@ class Item:
         self.fields = selection.fields
         self.version = version
         self.form = selection.form
+        self.owners = selection.owners
         self.forms: dict[object, bytes] | None = None
 
     def at(self, revision: int) -> Item:
@@ -98,7 +114,7 @@ class Item:
         first match is the right one.
         """
         before, after = _VERSION_FIELD % self.revision, _VERSION_FIELD % revision
-        selection = Selection(self.labels, self.fields, self.form)
+        selection = Selection(self.labels, self.fields, self.form, self.owners)
         body = self.body.replace(before, after, 1)
         item = Item(self.key, self.namespace, self.name, revision, body, selection, self.version)
         if self.forms is not None:
@@ -294,6 +310,8 @@ class WatchCache:
             return
         for listener in self._listeners:
             listener(events)
+        for hears_all in self.hub.listeners:
+            hears_all(self, events)
         if self._watchers:
             for watcher in list(self._watchers):
                 watcher.offer(events)
@@ -309,6 +327,8 @@ class WatchCache:
             item = previous.at(change.revision)
             del self._items[change.key]
             del self._keys[bisect_left(self._keys, change.key)]
+            if previous.owners:
+                self.hub.owners.replace(change.key, previous.owners, None)
         else:
             item = self.item(change.key, change.value, change.revision, change.note)
             self._store(item)
@@ -326,9 +346,13 @@ class WatchCache:
         return Item(key, namespace, name, revision, body, selection, version)
 
     def _store(self, item: Item) -> None:
-        if item.key not in self._items:
+        previous = self._items.get(item.key)
+        if previous is None:
             insort(self._keys, item.key)
         self._items[item.key] = item
+        before = None if previous is None else previous.owners
+        if before or item.owners:
+            self.hub.owners.replace(item.key, before, item.owners)
 
     def _trim(self, now: float) -> None:
         events, oldest = self._events, now - self.hub.retention
@@ -372,6 +396,11 @@ class WatchCache:
         """Stop calling a listener."""
         self._listeners.remove(listener)
 
+    def count(self, prefix: str) -> int:
+        """How many items are below a key prefix."""
+        first, last = self._span(prefix, "")
+        return last - first
+
 
 class CacheHub:
     """All caches, fed from one store. `revision` is the last one taken in: reads reflect it, bookmarks may say it."""
@@ -391,6 +420,9 @@ class CacheHub:
         self.floor = 0
         self.loaded = False
         """Whether history has been read: a cache made from then on knows nothing of what was before."""
+        self.owners = OwnerIndex()
+        self.listeners: list[Callable[[WatchCache, Sequence[Event]], None]] = []
+        """Parts of this server that hear the events of every resource, as `WatchCache.listen` has it; never raising."""
         self._reader_for = reader_for
         self._caches: dict[str, WatchCache] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -428,6 +460,11 @@ class CacheHub:
     def drop(self, prefix: str) -> None:
         """Forget the cache of a resource that is gone for good; if it comes back, watches start from then."""
         self._caches.pop(prefix, None)
+
+    def find(self, key: str) -> Item | None:
+        """The latest state of any key."""
+        cache = self._caches.get(prefix_of(key))
+        return None if cache is None else cache.get(key)
 
     @property
     def caches(self) -> Iterable[WatchCache]:

@@ -52,6 +52,8 @@ def _run(tmp_path, **options):
         "storage": "memory",
         "socket": None,
         "history_seconds": 300.0,
+        "controllers": "*",
+        "event_ttl": 3600.0,
         "log_level": "error",
     }
     return run(**{**defaults, **options})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import Forbidden, TooManyRequests
 from kapi.registry.custom.conversion import relabel
-from kapi.registry.encoding import copy_of, decode, encode, head_of
+from kapi.registry.encoding import copy_of, decode, encode, head_of, owners_of
 from kapi.registry.outcome import Written
 from kapi.registry.store import Store
 from kapi.storage.interface import RevisionMismatch
@@ -311,7 +311,8 @@ class CustomStore(Store):
         # Reading drops nulls that writing lets pass.
         fits = obj["apiVersion"] == self.api_version and not _has_null(obj)
         fields = self.strategy.selectable(obj) if fits and self.strategy.selectable_fields else None
-        return Selection(obj["metadata"].get("labels"), fields, self.form if fits else None)
+        metadata = obj["metadata"]
+        return Selection(metadata.get("labels"), fields, self.form if fits else None, owners_of(metadata))
 
 
 def _has_null(value: Any) -> bool:

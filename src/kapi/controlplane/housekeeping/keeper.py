@@ -1,0 +1,71 @@
+"""Runs the parts of housekeeping that were asked for, in one manager on the in-process transport."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kapi.controller.manager import Manager
+from kapi.controlplane.housekeeping.house import House
+from kapi.controlplane.housekeeping.inventory import Inventory
+from kapi.controlplane.loopback import loopback_client
+from kapi.server.inprocess import InProcessTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from kapi.base.clock import Clock
+    from kapi.controlplane.housekeeping.house import Settings
+    from kapi.registry.catalog import Catalog
+    from kapi.server.message import Handler
+
+    Part = Callable[[House], None]
+
+USER: Final = "system:kube-controller-manager"
+AGENT: Final = "kube-controller-manager"
+"""Who housekeeping is in managedFields: what tools know from elsewhere."""
+
+PARTS: Final[Mapping[str, Part]] = {}
+"""What puts each controller together, by its name. A name without a part of its own runs with another's."""
+
+_log = structlog.get_logger("kapi.housekeeping")
+
+
+def parts_of(enabled: Collection[str]) -> list[Part]:
+    """What puts the controllers of these names together."""
+    return [part for name, part in PARTS.items() if name in enabled]
+
+
+async def keep_house(
+    handler: Handler,
+    catalog: Catalog,
+    parts: Iterable[Part],
+    *,
+    settings: Settings,
+    registry: CollectorRegistry,
+    clock: Clock,
+) -> None:
+    """Run parts of housekeeping until cancelled; what they are at is then brought to its end."""
+    transport = InProcessTransport(handler, USER)
+    client = loopback_client(transport, agent=AGENT, clock=clock)
+    manager = Manager(client, namespace="", clock=clock, registry=registry)
+    house = House(manager, Inventory(catalog), settings)
+    for part in parts:
+        part(house)
+    running = asyncio.ensure_future(manager.run(signals=False))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        manager.stop()
+        await running
+        raise
+    except Exception:
+        _log.exception("housekeeping ended; nothing is collected any more until the server is started again")
+        raise
+    finally:
+        await client.close()
+        await transport.close()

@@ -1,0 +1,26 @@
+"""cloudcoil: an informer of its cache, with handlers; its view is what the informer lists."""
+
+import asyncio
+
+import report
+from cloudcoil.caching import Cache
+from cloudcoil.client import Config
+from cloudcoil.models.kubernetes.core.v1 import ConfigMap
+
+
+def tell(kind: str, obj: ConfigMap) -> None:
+    report.heard(kind, obj.metadata.name, obj.metadata.resource_version)
+
+
+async def main() -> None:
+    config = Config(cache=Cache(resources=[ConfigMap]))
+    async with config:
+        informer = config.cache.get_informer(ConfigMap, sync=False)
+        informer.on_add(lambda obj: tell("ADDED", obj))
+        informer.on_update(lambda _, obj: tell("MODIFIED", obj))
+        informer.on_delete(lambda obj: tell("DELETED", obj))
+        report.show(lambda: {obj.metadata.name: obj.metadata.resource_version for obj in informer.list()})
+        await asyncio.Event().wait()
+
+
+asyncio.run(main())
