@@ -228,6 +228,22 @@ def write_private(path: Path, data: bytes) -> None:
     _write_file(path, data, 0o600)
 
 
+def ensure_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The key in a file (PEM), made when there is none; `ValueError` when what is there is no such key."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    if not path.exists():
+        _write_key(path, _new_key())
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds no key that can be read: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise ValueError(f"{path} holds no P-256 key")
+    return key
+
+
 def _write_file(path: Path, data: bytes, mode: int) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -248,6 +264,12 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
 def _load(files: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """Read both files; `ValueError` if they do not belong together."""
     from cryptography import x509
@@ -262,9 +284,9 @@ def _load(files: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 def _store(files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.hazmat.primitives.serialization import Encoding
 
-    write_private(files.key, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    _write_key(files.key, key)
     _write_file(files.certificate, certificate.public_bytes(Encoding.PEM), 0o644)
 
 

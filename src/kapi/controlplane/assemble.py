@@ -11,6 +11,7 @@ import structlog
 
 from kapi.base.clock import SystemClock
 from kapi.base.http import Outbound
+from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
 from kapi.controlplane.housekeeping import selection
@@ -19,7 +20,8 @@ from kapi.registry.catalog import Catalog
 from kapi.registry.custom.keeper import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
-from kapi.server.authn.chain import Authenticator, StaticTokens
+from kapi.server.authn.accounts import AccountTokens
+from kapi.server.authn.chain import Authenticator, StaticTokens, TokenSources
 from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
 from kapi.server.context import User
 from kapi.server.health import Health
@@ -142,7 +144,11 @@ class ControlPlane:
         from kapi.controlplane.housekeeping.house import Settings
         from kapi.controlplane.housekeeping.keeper import keep_house, parts_of
 
-        settings = Settings(event_seconds=self.options.event_seconds, authority=credentials.authority.read_bytes())
+        settings = Settings(
+            event_seconds=self.options.event_seconds,
+            authority=credentials.authority.read_bytes(),
+            account_key=credentials.account_key,
+        )
         await keep_house(
             pipeline,
             self.catalog,
@@ -172,7 +178,12 @@ class ControlPlane:
         return Services(
             catalog=catalog,
             clock=self.clock,
-            authenticator=Authenticator(StaticTokens({credentials.token: User(bootstrap.ADMIN, (MASTERS,))})),
+            authenticator=Authenticator(
+                TokenSources(
+                    StaticTokens({credentials.token: User(bootstrap.ADMIN, (MASTERS,))}),
+                    AccountTokens(SigningKey(credentials.account_key), catalog),
+                )
+            ),
             authorizer=MastersAuthorizer(),
             admission=Admission([lifecycle], []),
             health=self.health,

@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kapi.base.tls import Authority, KeyPair, local_names, service_names, write_private
+from kapi.base.tls import Authority, KeyPair, ensure_private_key, local_names, service_names, write_private
 from kapi.codec import json, yaml
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Credentials:
     server: KeyPair
     admin: KeyPair
     token: str
+    account_key: Path
+    """What tokens of service accounts are signed with."""
 
 
 class BootstrapError(Exception):
@@ -54,7 +56,8 @@ def ensure_credentials(options: Options) -> Credentials:
         names.append(options.host)
     authority.ensure_server(server, names)
     authority.ensure_client(admin, ADMIN, (MASTERS,))
-    return Credentials(ca.certificate, server, admin, _token(directory / "admin.token"))
+    ensure_private_key(directory / "sa.key")
+    return Credentials(ca.certificate, server, admin, _token(directory / "admin.token"), directory / "sa.key")
 
 
 def _token(path: Path) -> str:

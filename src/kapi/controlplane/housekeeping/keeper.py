@@ -10,6 +10,7 @@ import structlog
 from kapi.controller.manager import Manager
 from kapi.controlplane.housekeeping.house import House
 from kapi.controlplane.housekeeping.inventory import Inventory
+from kapi.controlplane.housekeeping.tokens import issue_tokens
 from kapi.controlplane.loopback import loopback_client
 from kapi.server.inprocess import InProcessTransport
 
@@ -29,8 +30,10 @@ USER: Final = "system:kube-controller-manager"
 AGENT: Final = "kube-controller-manager"
 """Who housekeeping is in managedFields: what tools know from elsewhere."""
 
-PARTS: Final[Mapping[str, Part]] = {}
-"""What puts each controller together, by its name. A name without a part of its own runs with another's."""
+PARTS: Final[Mapping[str, Part]] = {
+    "serviceaccount-token-controller": issue_tokens,
+}
+"""What puts each controller together, by its name."""
 
 _log = structlog.get_logger("kapi.housekeeping")
 

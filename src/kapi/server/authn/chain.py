@@ -47,6 +47,21 @@ class StaticTokens:
         return None
 
 
+class TokenSources:
+    """Several sources, asked in order."""
+
+    def __init__(self, *sources: TokenSource) -> None:
+        self._sources = sources
+
+    def user_of(self, token: str) -> User | None:
+        """The bearer by the first source that knows one."""
+        for source in self._sources:
+            user = source.user_of(token)
+            if user is not None:
+                return user
+        return None
+
+
 class _Known(NamedTuple):
     """What a connection's certificate says, read once; until when it may be believed."""
 

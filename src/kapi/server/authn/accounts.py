@@ -1,0 +1,110 @@
+"""Bearer tokens of service accounts: those kept in Secrets of the type kubernetes.io/service-account-token.
+
+Such a token has no end of its own. It is good as long as its Secret is there and still holds it, and as long as the
+account it was made for is there; both are looked up each time, so that deleting either is enough to revoke it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from kapi.api.meta import is_deleting
+from kapi.server.context import User
+
+if TYPE_CHECKING:
+    from kapi.api.meta import Object
+    from kapi.base.jwt import SigningKey
+    from kapi.registry.strategy import Lookup
+
+ISSUER: Final = "kubernetes/serviceaccount"
+INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
+"""A label that puts the token of a Secret out of force."""
+KNOWN: Final = 1024
+"""Tokens whose signature was found good are remembered by digest: checking one takes longer than most requests."""
+
+_PREFIX: Final = "kubernetes.io/serviceaccount/"
+
+
+def secret_claims(account: Object, secret: Object) -> dict[str, Any]:
+    """What the token in a Secret says of the account it is for."""
+    metadata = account["metadata"]
+    return {
+        "iss": ISSUER,
+        _PREFIX + "namespace": metadata["namespace"],
+        _PREFIX + "secret.name": secret["metadata"]["name"],
+        _PREFIX + "service-account.name": metadata["name"],
+        _PREFIX + "service-account.uid": metadata["uid"],
+        "sub": username(metadata["namespace"], metadata["name"]),
+    }
+
+
+def username(namespace: str, name: str) -> str:
+    """Who a service account is as a user."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+class AccountTokens:
+    """Knows the bearers of service account tokens (a `TokenSource`)."""
+
+    def __init__(self, key: SigningKey, lookup: Lookup) -> None:
+        self._key = key
+        self._lookup = lookup
+        self._known: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
+
+    def user_of(self, token: str) -> User | None:
+        """The account, as a user; None when the token is not of ours or not good any more."""
+        if token.count(".") != 2 or not token.isascii():
+            return None
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        account = self._account(token, claims)
+        if account is None:
+            return None
+        metadata = account["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        return User(username(namespace, name), groups, metadata["uid"])
+
+    def _claims(self, token: str) -> dict[str, Any] | None:
+        digest = hashlib.sha256(token.encode()).digest()
+        claims = self._known.get(digest)
+        if claims is None:
+            claims = self._key.verify(token, ISSUER)
+            if claims is None:
+                return None
+            self._known[digest] = claims
+            if len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+        return claims
+
+    def _account(self, token: str, claims: dict[str, Any]) -> Object | None:
+        """The account that a token is good for now."""
+        said = [claims.get(_PREFIX + part) for part in ("namespace", "secret.name", "service-account.name")]
+        if not all(isinstance(part, str) and part for part in said):
+            return None
+        namespace, secret_name, name = said
+        if claims.get("sub") != username(namespace, name):
+            return None
+        secret = self._lookup.get("secrets", namespace, secret_name)
+        if secret is None or is_deleting(secret) or not _holds(secret, token):
+            return None
+        account = self._lookup.get("serviceaccounts", namespace, name)
+        if account is None or is_deleting(account):
+            return None
+        return account if account["metadata"]["uid"] == claims.get(_PREFIX + "service-account.uid") else None
+
+
+def _holds(secret: Object, token: str) -> bool:
+    if secret["metadata"].get("labels", {}).get(INVALID_SINCE):
+        return False
+    try:
+        kept = base64.b64decode(secret.get("data", {}).get("token", ""))
+    except (binascii.Error, ValueError):
+        return False
+    return hmac.compare_digest(kept, token.encode())
