@@ -101,8 +101,8 @@ def test_orphans_stay_and_forget_their_owner(tree):
         configmap/stone
         configmap/twig
         secret/leaf
-        $ kubectl get secret/leaf configmap/twig -o jsonpath='{.items[*].metadata.ownerReferences}{"none"}'
-        none
+        $ kubectl get secret/leaf configmap/twig -o yaml | grep ownerReferences
+        [1]
     """)
 
 
