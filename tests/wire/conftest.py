@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kapi_process import Server
+from recovery.table import PRINTED
 from transcript import Terminal
 
 from peers import PEERS, peer
@@ -28,6 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="Run the kubectl sessions against this control plane instead of one of our own, to check what they expect.",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table of how clients recover, whether or not output is captured."""
+    if PRINTED in config.stash:
+        terminalreporter.section("recovery")
+        terminalreporter.write_line(config.stash[PRINTED])
 
 
 @dataclass(frozen=True)

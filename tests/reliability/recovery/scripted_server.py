@@ -15,18 +15,33 @@ from urllib.parse import parse_qsl, urlsplit
 
 NAMESPACE = "default"
 COLLECTIONS = ("/api/v1/configmaps", f"/api/v1/namespaces/{NAMESPACE}/configmaps")
-RESOURCE = {
-    "name": "configmaps",
-    "singularName": "configmap",
-    "namespaced": True,
-    "kind": "ConfigMap",
-    "verbs": ["get", "list", "watch"],
-}
+VERBS = ["get", "list", "watch"]
+# Namespaces are named and no more: some clients do not begin before they know of them.
+RESOURCES = [
+    {"name": "configmaps", "singularName": "configmap", "namespaced": True, "kind": "ConfigMap", "verbs": VERBS},
+    {"name": "namespaces", "singularName": "namespace", "namespaced": False, "kind": "Namespace", "verbs": VERBS},
+]
 DISCOVERY = {
     "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
     "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
-    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [RESOURCE]},
+    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": RESOURCES},
     "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
+}
+# What a server answers to who asks for all of discovery at once.
+AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+AGGREGATED_RESOURCES = [
+    {
+        "resource": one["name"],
+        "singularResource": one["singularName"],
+        "responseKind": {"group": "", "version": "v1", "kind": one["kind"]},
+        "scope": "Namespaced" if one["namespaced"] else "Cluster",
+        "verbs": VERBS,
+    }
+    for one in RESOURCES
+]
+AGGREGATED = {
+    "/api": [{"metadata": {}, "versions": [{"version": "v1", "resources": AGGREGATED_RESOURCES}]}],
+    "/apis": [],
 }
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 REASONS = {
@@ -205,8 +220,8 @@ class ScriptedServer:
             code, headers = self.refusals.pop(0)
             self.refused.append(request)
             return _reply(writer, code, status(code), headers)
-        if request.path in DISCOVERY:
-            return _reply(writer, 200, DISCOVERY[request.path])
+        if (path := request.path.rstrip("/")) in DISCOVERY:
+            return _discovery(writer, path, is_aggregated="APIGroupDiscoveryList" in request.headers.get("accept", ""))
         if request.path not in COLLECTIONS:
             return _reply(writer, 404, {**status(500), "reason": "NotFound", "code": 404})
         if request.verb == "list":
@@ -294,9 +309,16 @@ def _read(head):
     return Request(asyncio.get_running_loop().time(), verb, target.path, query, headers)
 
 
+def _discovery(writer, path, *, is_aggregated):
+    if not is_aggregated or path not in AGGREGATED:
+        return _reply(writer, 200, DISCOVERY[path])
+    body = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": AGGREGATED[path]}
+    return _reply(writer, 200, body, {"Content-Type": AGGREGATED_TYPE})
+
+
 def _reply(writer, code, body, headers=None):
     data = json.dumps(body).encode()
-    lines = [f"HTTP/1.1 {code} Scripted", "Content-Type: application/json", f"Content-Length: {len(data)}"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    headers = {"Content-Type": "application/json", "Content-Length": len(data), **(headers or {})}
+    lines = [f"HTTP/1.1 {code} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode() + data)
     return True

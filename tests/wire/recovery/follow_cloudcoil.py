@@ -2,10 +2,10 @@
 
 import asyncio
 
-import report
-from cloudcoil.caching import Cache
 from cloudcoil.client import Config
 from cloudcoil.models.kubernetes.core.v1 import ConfigMap
+
+import report
 
 
 def tell(kind: str, obj: ConfigMap) -> None:
@@ -13,7 +13,7 @@ def tell(kind: str, obj: ConfigMap) -> None:
 
 
 async def main() -> None:
-    config = Config(cache=Cache(resources=[ConfigMap]))
+    config = Config(cache=True)
     async with config:
         informer = config.cache.get_informer(ConfigMap, sync=False)
         informer.on_add(lambda obj: tell("ADDED", obj))

@@ -3,7 +3,6 @@
 import asyncio
 
 import report
-
 from kapi import Client, SharedInformerFactory
 from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.informer import Handlers

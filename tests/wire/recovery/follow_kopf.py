@@ -3,6 +3,7 @@
 from typing import Any
 
 import kopf
+
 import report
 
 
@@ -21,4 +22,4 @@ def tell(event: kopf.RawEvent, name: str, meta: kopf.Meta, **_: Any) -> None:
     report.heard(event["type"] or "ADDED", name, meta["resourceVersion"])
 
 
-kopf.run(standalone=True, namespaces=["default"])
+kopf.run(standalone=True, clusterwide=True)

@@ -3,6 +3,7 @@
 import asyncio
 
 import kr8s.asyncio
+
 import report
 
 

@@ -1,7 +1,8 @@
 """The official client's watch; there is no cache."""
 
-import report
 from kubernetes import client, config, watch
+
+import report
 
 config.load_kube_config()
 report.show()

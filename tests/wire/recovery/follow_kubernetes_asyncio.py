@@ -2,8 +2,9 @@
 
 import asyncio
 
-import report
 from kubernetes_asyncio import client, config, watch
+
+import report
 
 
 async def main() -> None:

@@ -3,9 +3,10 @@
 import threading
 from functools import partial
 
-import report
 from kubernetes import client, config
 from kubernetes.informer import ADDED, DELETED, MODIFIED, SharedInformer
+
+import report
 
 
 def tell(kind: str, obj: client.V1ConfigMap) -> None:

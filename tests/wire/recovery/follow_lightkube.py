@@ -2,10 +2,11 @@
 
 import asyncio
 
-import report
 from lightkube import AsyncClient
 from lightkube.resources.core_v1 import ConfigMap
 from lightkube.types import on_error_retry
+
+import report
 
 
 async def main() -> None:

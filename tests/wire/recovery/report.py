@@ -36,7 +36,7 @@ def _follow(view: Callable[[], View]) -> None:
     last: View | None = None
     while True:
         try:
-            now = view()
+            now: View | None = view()
         except RuntimeError:  # it changed while it was read; the next look will do
             now = last
         if now is not None and now != last:
