@@ -50,13 +50,24 @@ def grow(terminal, api_version, kind, name, owner=None, **fields):
     terminal.output(f"kubectl create -f {name}.yaml")
 
 
+def until_gone(name):
+    """A command that waits until an object is gone. Old kubectls call it an error if it is gone already."""
+    return f"kubectl wait --for=delete {name} --timeout=30s || ! kubectl get {name}"
+
+
+def gone(terminal, *names):
+    """Wait until some objects are gone."""
+    for name in names:
+        terminal.output(until_gone(name))
+
+
 def test_in_the_background_the_owner_goes_first_and_its_own_follow(tree):
     tree("""
         $ kubectl delete configmap root --cascade=background
         configmap "root" deleted from <ns> namespace
-        $ kubectl wait --for=delete fleet/branch secret/leaf configmap/twig --timeout=30s; echo $?
-        ...
-        0
+    """)
+    gone(tree, "fleet/branch", "secret/leaf", "configmap/twig")
+    tree("""
         $ kubectl get configmaps,secrets,fleets -l part=tree -o name
         configmap/stone
     """)
@@ -76,15 +87,15 @@ def test_an_owner_in_the_foreground_waits_for_what_it_owns(tree):
     tree("""
         $ kubectl delete configmap root --cascade=foreground --wait=false
         configmap "root" deleted from <ns> namespace
-        $ kubectl wait --for=delete configmap/twig --timeout=30s; echo $?
-        ...
-        0
+    """)
+    gone(tree, "configmap/twig")
+    tree("""
         $ kubectl get configmap root -o jsonpath='{.metadata.finalizers}'
         ["foregroundDeletion"]
         $ kubectl get fleet branch -o jsonpath='{.metadata.finalizers}'
         ["foregroundDeletion"]
     """)
-    with meanwhile(tree, "kubectl", "wait", "--for=delete", "configmap/root", "--timeout=30s"):
+    with meanwhile(tree, "bash", "-c", until_gone("configmap/root")):
         tree.output("""kubectl patch secret leaf --type=merge -p '{"metadata":{"finalizers":null}}'""")
     assert tree.run("kubectl get configmaps,secrets,fleets -l part=tree -o name") == "configmap/stone"
 
@@ -119,10 +130,8 @@ def test_what_names_an_owner_that_is_not_there_goes(terminal):
     terminal("""
         $ kubectl create -f stray.yaml
         configmap/stray created
-        $ kubectl wait --for=delete configmap/stray --timeout=30s; echo $?
-        ...
-        0
     """)
+    gone(terminal, "configmap/stray")
 
 
 def test_a_namespace_goes_with_everything_in_it(terminal):
@@ -174,7 +183,7 @@ def test_a_namespace_says_what_holds_it_and_goes_when_it_is_let_go(terminal):
         }.items()
     )
     assert conditions["NamespaceDeletionContentFailure"]["status"] == "False"
-    with meanwhile(terminal, "kubectl", "wait", "--for=delete", f"namespace/{name}", "--timeout=30s"):
+    with meanwhile(terminal, "bash", "-c", until_gone(f"namespace/{name}")):
         terminal.output(
             f"""kubectl patch configmap c500 -n {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
         )

@@ -86,9 +86,10 @@ class AccountTokens:
     def _account(self, token: str, claims: dict[str, Any]) -> Object | None:
         """The account that a token is good for now."""
         said = [claims.get(_PREFIX + part) for part in ("namespace", "secret.name", "service-account.name")]
-        if not all(isinstance(part, str) and part for part in said):
+        parts = [part for part in said if isinstance(part, str) and part]
+        if len(parts) != len(said):
             return None
-        namespace, secret_name, name = said
+        namespace, secret_name, name = parts
         if claims.get("sub") != username(namespace, name):
             return None
         secret = self._lookup.get("secrets", namespace, secret_name)
