@@ -18,12 +18,12 @@ class Backend(NamedTuple):
     """How to open a store, and whether it is still there after closing it."""
 
     name: str
-    open: Callable[[Path], Awaitable[Storage]]
+    open: Callable[..., Awaitable[Storage]]
     is_durable: bool
 
 
-async def open_memory(path: Path) -> Storage:
-    return MemoryStorage()
+async def open_memory(path: Path, **options: int) -> Storage:
+    return MemoryStorage(**options)
 
 
 BACKENDS = [
@@ -35,12 +35,17 @@ BACKENDS = [
 class Subject:
     """A backend with a place to keep its data."""
 
-    def __init__(self, backend: Backend, path: Path) -> None:
+    def __init__(self, backend: Backend, path: Path, **options: int) -> None:
         self.backend = backend
         self.path = path
+        self.options = options
+
+    def bounded(self, history_bytes: int) -> Subject:
+        """The same, keeping at most so many bytes of history."""
+        return Subject(self.backend, self.path, history_bytes=history_bytes)
 
     async def open(self) -> Storage:
-        return await self.backend.open(self.path)
+        return await self.backend.open(self.path, **self.options)
 
     def run(self, *scenarios: Scenario) -> None:
         """Run each scenario on a freshly opened store; the later ones find what the earlier ones left."""

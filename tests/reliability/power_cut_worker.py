@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from kapi.base.failpoint import arm
-from kapi.storage import sqlite_writer
+from kapi.storage import sqlite_upkeep, sqlite_writer
 from kapi.storage.interface import Draft
 from kapi.storage.sqlite import SqliteStorage
 
@@ -31,8 +31,10 @@ async def write(store: SqliteStorage, name: int) -> None:
 
 
 async def main(path: Path, mode: str) -> None:
-    # Several checkpoints in a short run: each of them moves pages that must not be lost on the way.
-    sqlite_writer._CHECKPOINT_PAGES = 120
+    # Several checkpoints in a short run, and pages handed back at every opportunity: each of them moves pages that must
+    # not be lost on the way.
+    sqlite_writer.CHECKPOINT_PAGES = 120
+    sqlite_upkeep.SPARE_PAGES, sqlite_upkeep.SPARE_SHARE = 0, 1_000_000
     store = await SqliteStorage.open(path)
     if mode == "normal":
         arm("storage.before_commit", lambda: store._writer._connection.execute("PRAGMA synchronous = NORMAL"))

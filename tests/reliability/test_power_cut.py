@@ -196,6 +196,7 @@ def test_a_power_cut_loses_nothing_acknowledged_and_without_syncs_it_would(tmp_p
     calls = record(tmp_path / "full", "full")
     assert sum(call.name == "acknowledge" for call in calls) > 250
     assert any(call.path == "kapi.db" and call.name == "pwrite64" for call in calls[len(calls) // 2 :]), "no checkpoint"
+    assert any(call.path == "kapi.db" and call.name == "ftruncate" for call in calls), "the file was never cut"
     for number in range(CUTS):
         assert cut(calls, tmp_path, seed + number) == [], f"seed {seed + number}"
     careless = record(tmp_path / "normal", "normal")

@@ -1,9 +1,10 @@
-"""How much history stays: at least a span of time, and if asked for no more than a number of revisions.
+"""How long history stays: at least a span of time, and if asked for no more than a number of revisions.
 
 Whoever watches or pages through a list needs the past to resume; who comes too late gets 410 Gone and starts over.
 The promise to clients is 75 seconds; the default keeps 300. Revisions carry no time, so the compactor notes now and
 then which revision it is, and compacts up to the newest note that is old enough: everything after it is at most that
-old.
+old. How many bytes that may be is not decided here: the stores have a bound of their own and go before the time is up
+when they must, see `ledger`.
 
 `mark` and `due` are plain functions of the time given to them; only `run` waits. When nothing is written nothing is
 noted, nothing becomes due, and the disk is left alone.

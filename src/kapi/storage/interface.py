@@ -15,7 +15,11 @@ a backend is a backend when it passes.
     writer's own `put` returns: a write that was acknowledged has been seen by every follower.
 6.  **Compaction** forgets old versions up to a revision. The latest version of every key stays. It never makes writers
     wait for more than one small step of it.
-7.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
+7.  **The past is bounded in bytes.** Replaced and removed versions take no more than `ledger.HISTORY_BYTES`, or than
+    the latest versions take, whichever is more. A store that would hold more compacts by itself, the oldest first and
+    no further than needed; `compacted` moves then without a call. However long one key is written to, the store does
+    not grow.
+8.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
     called once, and nothing is retried. Reads may go on.
 
 What else every backend does alike: removing an absent key on purpose (`delete` with `expected=0`) is a ValueError;

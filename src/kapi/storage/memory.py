@@ -22,6 +22,7 @@ from kapi.storage.interface import (
     StorageFailed,
 )
 from kapi.storage.keys import prefix_end
+from kapi.storage.ledger import HISTORY_BYTES, Ledger, cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 _SLICE = 500
 """Changes per step of a catch-up or of a compaction; the loop breathes in between."""
 
+# Changes that a write forgets when there is too much past: more than it adds, so that the past shrinks.
+_SHED = 4
+
 _of_revision = itemgetter(0)
 
 
@@ -39,10 +43,14 @@ class _Version(NamedTuple):
     value: bytes | None
 
 
+# Stands in the log for what has been swept, until the log is cut.
+_SWEPT = Change(0, "", None)
+
+
 class MemoryStorage:
     """The `Storage` contract on dictionaries. Not durable; `close` forgets everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, history_bytes: int = HISTORY_BYTES) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
         self._revision = 0
         self._compacted = 0
@@ -51,8 +59,10 @@ class MemoryStorage:
         self._versions: dict[str, list[_Version]] = {}
         # The same keys in order, for ranges.
         self._keys: list[str] = []
-        # Every change after `_swept`, in revision order, without notes: those are for the live feed.
+        # From `_start` on every change after `_swept`, in revision order, without notes: those are for the live feed.
         self._log: list[Change] = []
+        self._start = 0
+        self._ledger = Ledger(history_bytes)
         self._feed = Feed()
         self._failure: BaseException | None = None
         self._closed = False
@@ -80,7 +90,8 @@ class MemoryStorage:
     def _write(self, key: str, draft: Draft | None, expected: int, note: object) -> int:
         self._check_usable()
         versions = self._versions.get(key)
-        actual = versions[-1].revision if versions and versions[-1].value is not None else 0
+        before = versions[-1].value if versions else None
+        actual = versions[-1].revision if versions and before is not None else 0
         if actual != expected:
             raise RevisionMismatch(key, expected, actual)
         revision = self._revision + 1
@@ -92,8 +103,21 @@ class MemoryStorage:
         versions.append(_Version(revision, value))
         self._revision = revision
         self._log.append(Change(revision, key, value))
+        self._shed(key, before, value)
         self._publish(Change(revision, key, value, note))
         return revision
+
+    def _shed(self, key: str, before: bytes | None, after: bytes | None) -> None:
+        """Note what a write made past; if that is too much, forget a few of the oldest changes."""
+        ledger = self._ledger
+        replaced = 0 if before is None else cost(key, len(before))
+        if after is None:
+            ledger.remove(self._revision, replaced, cost(key, 0))
+        else:
+            ledger.put(self._revision, replaced, cost(key, len(after)))
+        self._compacted = max(self._compacted, ledger.due(self._revision))
+        if self._swept < self._compacted:
+            self._sweep(_SHED)
 
     def _publish(self, change: Change) -> None:
         trouble = self._feed.publish((change,))
@@ -149,7 +173,7 @@ class MemoryStorage:
         if after < self._compacted:
             raise Compacted(after, self._compacted)
         # Revisions are dense, so the place of a change in the log is known.
-        first = after - self._swept
+        first = self._start + after - self._swept
         return self._log[first : first + _SLICE]
 
     async def compact(self, revision: int) -> None:
@@ -159,15 +183,26 @@ class MemoryStorage:
             raise FutureRevision(revision, self._revision)
         self._compacted = max(self._compacted, revision)
         while self._swept < self._compacted:
-            step = self._log[: min(_SLICE, self._compacted - self._swept)]
-            del self._log[: len(step)]
-            for change in step:
-                self._sweep(change)
+            self._sweep(_SLICE)
             await asyncio.sleep(0)
 
-    def _sweep(self, change: Change) -> None:
+    def _sweep(self, count: int) -> None:
+        """Forget what some of the oldest changes replaced."""
+        start = self._start
+        self._start += min(count, self._compacted - self._swept)
+        for index in range(start, self._start):
+            self._forget(self._log[index])
+            self._log[index] = _SWEPT
+        self._swept += self._start - start
+        self._ledger.aim(self._compacted)
+        self._ledger.sweep(self._swept)
+        # Cutting a list moves what remains; done rarely enough it costs nothing per change.
+        if 2 * self._start >= len(self._log):
+            del self._log[: self._start]
+            self._start = 0
+
+    def _forget(self, change: Change) -> None:
         """Forget what one change replaced, and the change itself if it was a removal."""
-        self._swept = change.revision
         versions = self._versions[change.key]
         keep = bisect_left(versions, change.revision, key=_of_revision) + (change.value is None)
         del versions[:keep]

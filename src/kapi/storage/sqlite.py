@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kapi.base.failpoint import failpoint
 from kapi.storage.feed import Feed
 from kapi.storage.interface import Compacted, FutureRevision, StorageBusy, StorageFailed
+from kapi.storage.ledger import HISTORY_BYTES
 from kapi.storage.sqlite_file import open_reader
 from kapi.storage.sqlite_reader import read_key, read_log, read_range
 from kapi.storage.sqlite_writer import Compact, Stop, Write, Writer
@@ -48,7 +49,15 @@ class Observer(Protocol):
 class SqliteStorage:
     """The `Storage` contract on one SQLite file; made by `open`, used on one event loop."""
 
-    def __init__(self, directory: Path, *, observer: Observer | None, max_waiting: int, max_waiting_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        observer: Observer | None,
+        max_waiting: int,
+        max_waiting_bytes: int,
+        history_bytes: int,
+    ) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
         self._directory = directory
         self._observer = observer
@@ -64,7 +73,7 @@ class SqliteStorage:
         self._waiting_bytes = 0
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._writer = Writer(directory, self, self._loop)
+        self._writer = Writer(directory, self, self._loop, history_bytes)
         # A daemon: a program that ends without `close` ends as if killed, which the store survives by design.
         self._thread = threading.Thread(target=self._writer.run, name="kapi-storage-writer", daemon=True)
         self._readers = ThreadPoolExecutor(_READERS, "kapi-storage-reader")
@@ -79,9 +88,19 @@ class SqliteStorage:
         observer: Observer | None = None,
         max_waiting: int = _WAITING_WRITES,
         max_waiting_bytes: int = _WAITING_BYTES,
+        history_bytes: int = HISTORY_BYTES,
     ) -> SqliteStorage:
-        """Open the store in the data directory `path`, making both if missing; `StorageUnavailable` says why not."""
-        store = cls(path, observer=observer, max_waiting=max_waiting, max_waiting_bytes=max_waiting_bytes)
+        """Open the store in the data directory `path`, making both if missing; `StorageUnavailable` says why not.
+
+        `history_bytes` is how much past it keeps at most, if its present is not larger; see `storage.ledger`.
+        """
+        store = cls(
+            path,
+            observer=observer,
+            max_waiting=max_waiting,
+            max_waiting_bytes=max_waiting_bytes,
+            history_bytes=history_bytes,
+        )
         store._thread.start()
         try:
             await store._opened
@@ -92,7 +111,7 @@ class SqliteStorage:
 
     @property
     def revision(self) -> int:
-        """The latest revision that has been published."""
+        """The latest revision that has been published. The writer thread looks at it too."""
         return self._revision
 
     @property
@@ -174,7 +193,8 @@ class SqliteStorage:
         if connection is None:
             connection = self._local.connection = open_reader(self._directory)
             self._connections.append(connection)
-        return read(connection)
+        with self._writer.turnstile.passage():
+            return read(connection)
 
     # -- what the writer tells (on the loop)
 

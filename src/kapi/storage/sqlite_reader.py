@@ -3,11 +3,14 @@
 Each read is one transaction, so it sees one state of the file. It always asks for a revision, the latest published one
 when the caller did not name any: what has been committed but not yet been published stays unseen, and the page of a
 list says exactly which changes come after it. Blocks; runs on the reader threads.
+
+Reads go through a `Turnstile`, because the write-ahead log can only begin anew while nobody reads from it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 from kapi.storage.interface import Change, Compacted, Entry, Page
@@ -15,7 +18,7 @@ from kapi.storage.keys import prefix_end
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SLICE_CHANGES = 500
 SLICE_BYTES = 4 << 20
@@ -41,6 +44,48 @@ _LOG = "SELECT revision, key, value FROM history WHERE revision > ? AND revision
 _NO_END = b""
 
 
+class Turnstile:
+    """Lets any number of readers through, until the writer wants a moment without them.
+
+    `shut` keeps new readers waiting; when the last of the others has left `on_quiet` is called, on its thread, unless
+    nobody was there to begin with. `open` must follow.
+    """
+
+    def __init__(self, on_quiet: Callable[[], None]) -> None:
+        self._on_quiet = on_quiet
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._is_shut = False
+
+    @contextlib.contextmanager
+    def passage(self) -> Iterator[None]:
+        """Wait to be let in; the block is one read."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_shut)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                is_quiet = self._is_shut and self._inside == 0
+            if is_quiet:
+                self._on_quiet()
+
+    def shut(self) -> bool:
+        """Let nobody in any more; whether nobody is inside now. If already shut, the answer is on its way."""
+        with self._changed:
+            is_news = not self._is_shut
+            self._is_shut = True
+            return is_news and self._inside == 0
+
+    def open(self) -> None:
+        """Let readers in again."""
+        with self._changed:
+            self._is_shut = False
+            self._changed.notify_all()
+
+
 @contextlib.contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[int]:
     """One state of the file for all reads of a block; gives the revision it is compacted to."""
@@ -56,7 +101,7 @@ def _resolve(revision: int, published: int, compacted: int) -> int:
     """The revision to read at.
 
     A compaction may pass the published revision between the call and the read; then the oldest kept revision is read.
-    It was published when the compaction was asked for, so nobody sees the future.
+    It was published when the compaction began, so nobody sees the future.
     """
     if not revision:
         return max(published, compacted)

@@ -8,9 +8,13 @@ A batch is **one SQL statement**. Python's sqlite3 gives up the interpreter lock
 to win it back; with a busy event loop that may take 5 ms each time. 64 rows as 64 steps reached 180 writes/s beside a
 loop that never rests, as one step 8,000.
 
-Compaction is done here too, in small steps between batches, so that it never competes with a write for the database
-and a write waits for one step at most. After a failure nothing is retried: what a failed fsync left on the disk is
-unknown, and a second one may succeed without having written anything.
+Compaction and what else keeps the file in shape (`sqlite_upkeep`) is done here too, in small steps between batches, so
+that it never competes with a write for the database and a write waits for one step at most. When the past takes more
+than its bytes (`ledger`) the writer compacts without being asked, and as long as it does steps grow with the batches:
+who writes faster than rows can be removed is slowed down, and the file stays as it is.
+
+After a failure nothing is retried: what a failed fsync left on the disk is unknown, and a second one may succeed
+without having written anything.
 
 Runs on its own thread and touches the loop only through `Owner`, whose methods are called there.
 """
@@ -25,8 +29,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kapi.base.failpoint import failpoint, is_armed
 from kapi.storage.interface import Change, RevisionMismatch
+from kapi.storage.ledger import Ledger, cost
 from kapi.storage.sqlite_file import DirectoryLock, explained, open_database, prepare_directory
-from kapi.storage.sqlite_reader import COMPACTED
+from kapi.storage.sqlite_reader import Turnstile
+from kapi.storage.sqlite_upkeep import CHECKPOINT_PAGES, Upkeep
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,31 +46,13 @@ BATCH_WRITES = 256
 BATCH_BYTES = 1 << 20
 """Bounds of a batch; the second may be passed by one value."""
 
-SWEEP_ROWS = 250
-"""Revisions per compaction step; each removes at most two rows: what it replaced and, if a removal, itself."""
-
-_SWEEP_SECONDS = 0.005
 # While writes keep coming, one compaction step is made every so many batches.
 _BATCHES_PER_SWEEP = 4
-# SQLite's own default for the length of the log at which it is copied into the database.
-_CHECKPOINT_PAGES = 1000
 _PAGE = 4096
+_ABSENT = (0, 0)
 
-# Key and revision of what is there; the flag in the lowest bit as in `sqlite_reader`.
-_LATEST = (
-    "SELECT key, max(2 * revision + gone) >> 1 FROM history GROUP BY key HAVING NOT (max(2 * revision + gone) & 1)"
-)
-
-# The rows a compaction step removes: in each range of revisions, what those replaced, and the removals among them.
-# Walking revisions upwards leaves at most one version of a key below the step, so the work is bounded by the length
-# of the range.
-_SWEEP = (
-    "DELETE FROM history WHERE revision IN ("
-    "SELECT old.revision FROM history AS new"
-    " CROSS JOIN history AS old ON old.key = new.key AND old.revision < new.revision"
-    " WHERE new.revision > :after AND new.revision <= :upto"
-    " UNION ALL SELECT revision FROM history WHERE revision > :after AND revision <= :upto AND gone)"
-)
+# Everything that happened, without the values: their length stands in front of them.
+_LOG = "SELECT revision, key, length(value) FROM history ORDER BY revision"
 
 
 class Write(NamedTuple):
@@ -89,6 +77,10 @@ class Compact(NamedTuple):
     answer: asyncio.Future[None]
 
 
+class Quiet(NamedTuple):
+    """Nobody reads, and nobody will until the turnstile is opened."""
+
+
 class Stop(NamedTuple):
     """The last thing in the queue."""
 
@@ -111,6 +103,10 @@ class Opened(NamedTuple):
 
 class Owner(Protocol):
     """What the loop's side of the store does for the writer; every method is called on the loop."""
+
+    @property
+    def revision(self) -> int:
+        """What has been published; this alone may be asked from the writer thread."""
 
     def opened(self, state: Opened) -> None:
         """The store can be used."""
@@ -142,19 +138,22 @@ _INSERTS = {1 << power: _insert(1 << power) for power in range(BATCH_WRITES.bit_
 class Writer:
     """The state of the writer thread; `run` is its body."""
 
-    def __init__(self, directory: Path, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
-        self.inbox: SimpleQueue[Write | Compact | Stop] = SimpleQueue()
+    def __init__(self, directory: Path, owner: Owner, loop: asyncio.AbstractEventLoop, history_bytes: int) -> None:
+        self.inbox: SimpleQueue[Write | Compact | Quiet | Stop] = SimpleQueue()
+        self.turnstile = Turnstile(lambda: self.inbox.put(Quiet()))
         self._directory = directory
         self._owner = owner
         self._loop = loop
         self._connection: sqlite3.Connection
-        self._current: dict[str, int] = {}
+        # The latest version of every key: its revision and what it costs. Plain pairs, there is one for every object.
+        self._current: dict[str, tuple[int, int]] = {}
         self._revision = 0
-        self._compacted = 0
-        self._swept = 0
-        self._sweep_rows = SWEEP_ROWS
+        self._ledger = Ledger(history_bytes)
+        self._upkeep: Upkeep
         self._sweepers: list[asyncio.Future[None]] = []
-        self._pages = 0
+        # Batches and revisions since the last compaction step.
+        self._batches = 0
+        self._unpaid = 0
         self._failure: BaseException | None = None
         self._is_stopping = False
 
@@ -166,7 +165,7 @@ class Writer:
         except BaseException as error:
             self._tell(self._owner.ended, error)
             return
-        self._tell(self._owner.opened, Opened(self._revision, self._compacted))
+        self._tell(self._owner.opened, Opened(self._revision, self._upkeep.compacted))
         self._serve()
         self._close(lock)
         self._tell(self._owner.ended, None)
@@ -192,14 +191,18 @@ class Writer:
         return lock
 
     def _load(self) -> None:
-        read = self._connection.execute
-        (self._compacted,) = read(COMPACTED).fetchone()
-        (self._swept,) = read("SELECT value FROM meta WHERE name = 'swept'").fetchone()
-        (last,) = read("SELECT max(revision) FROM history").fetchone()
-        self._revision = max(last or 0, self._compacted)
-        self._current = dict(read(_LATEST))
+        self._upkeep = upkeep = Upkeep(self._connection, self._ledger, self.turnstile)
+        for revision, key, length in self._connection.execute(_LOG):
+            self._note(revision, key, length)
+        self._revision = max(self._revision, upkeep.compacted)
+        self._ledger.aim(upkeep.compacted)
+        self._ledger.sweep(upkeep.swept)
+        # A smaller bound than last time, or a crash in time: what is opened is within it.
+        if due := self._ledger.due(self._revision):
+            upkeep.aim(due)
 
     def _close(self, lock: DirectoryLock) -> None:
+        self.turnstile.open()
         try:
             if self._failure is None:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -212,21 +215,31 @@ class Writer:
     # -- the loop of the thread
 
     def _serve(self) -> None:
-        batches = 0
         while True:
             writes = self._collect()
             if writes:
                 self._attempt(partial(self._commit, writes), writes)
-                batches += 1
+                self._batches += 1
             elif self._is_stopping:
                 break
-            if self._has_rows_to_sweep() and (batches >= _BATCHES_PER_SWEEP or self.inbox.empty()):
-                self._attempt(self._sweep, [])
-                batches = 0
-            # After the answers: this is about the length of the log, not about the safety of what is in it.
-            if self._pages >= _CHECKPOINT_PAGES:
-                self._attempt(self._checkpoint, [])
+            # After the answers: this is about the size of the file, not about the safety of what is in it.
+            if self._failure is None:
+                self._attempt(self._tend, [])
         self._tell(self._owner.swept, self._sweepers)
+
+    def _tend(self) -> None:
+        """Upkeep between two batches, one step of each kind at most."""
+        upkeep = self._upkeep
+        if due := self._ledger.due(self._owner.revision):
+            self._aim(due)
+        if self._has_chores():
+            is_idle = self.inbox.empty()
+            if upkeep.has_rows and (is_idle or self._batches >= _BATCHES_PER_SWEEP or self._ledger.is_behind):
+                self._sweep()
+            elif upkeep.has_spare and is_idle:
+                upkeep.trim(lambda: not self.inbox.empty())
+        if upkeep.pages >= CHECKPOINT_PAGES:
+            upkeep.checkpoint()
 
     def _attempt(self, work: Callable[[], None], writes: list[Write]) -> None:
         """Do some work on the disk; any error is the end of writing."""
@@ -240,20 +253,23 @@ class Writer:
 
     def _fail(self, error: BaseException, writes: list[Write]) -> None:
         self._failure = error
-        sweepers = [Compact(self._compacted, answer) for answer in self._sweepers]
+        sweepers = [Compact(self._upkeep.compacted, answer) for answer in self._sweepers]
         self._sweepers = []
-        self._swept = self._compacted
+        # Reads go on.
+        self.turnstile.open()
         self._tell(self._owner.failed, error, [*writes, *sweepers])
 
-    def _has_rows_to_sweep(self) -> bool:
-        return self._swept < self._compacted and not self._is_stopping
+    def _has_chores(self) -> bool:
+        """Whether there is something to do while nothing comes in."""
+        is_in_service = self._failure is None and not self._is_stopping
+        return is_in_service and (self._upkeep.has_rows or self._upkeep.has_spare)
 
     def _collect(self) -> list[Write]:
         """The writes that wait, within the bounds of a batch; sleeps until there is something to do."""
         writes: list[Write] = []
         size = 0
         while len(writes) < BATCH_WRITES and size < BATCH_BYTES and not self._is_stopping:
-            is_idle = not writes and not self._has_rows_to_sweep()
+            is_idle = not writes and not self._has_chores()
             try:
                 item = self.inbox.get(block=is_idle)
             except Empty:
@@ -264,6 +280,8 @@ class Writer:
             elif isinstance(item, Compact):
                 self._sweepers.append(item.answer)
                 self._attempt(partial(self._aim, item.revision), [])
+            elif isinstance(item, Quiet):
+                self._attempt(self._upkeep.cut_log, [])
             else:
                 self._is_stopping = True
         return writes
@@ -282,7 +300,7 @@ class Writer:
             failpoint("storage.before_commit")
             self._store(batch.changes)
             failpoint("storage.after_commit")
-            self._apply(batch.changes)
+            self._take(batch.changes)
         if not is_hasty:
             self._tell(self._owner.settle, batch._replace(seconds=time.perf_counter() - started))
 
@@ -294,7 +312,7 @@ class Writer:
         ahead: dict[str, int] = {}
         for write in writes:
             key = write.key
-            actual = ahead[key] if key in ahead else self._current.get(key, 0)
+            actual = ahead[key] if key in ahead else self._current.get(key, _ABSENT)[0]
             if actual != write.expected:
                 answers.append(RevisionMismatch(key, write.expected, actual))
                 continue
@@ -314,49 +332,43 @@ class Writer:
         row += [None] * (4 * (rows - len(changes)))
         self._connection.execute(_INSERTS[rows], row)
 
-    def _apply(self, changes: list[Change]) -> None:
+    def _take(self, changes: list[Change]) -> None:
+        """What is on disk now is the state that later writes are checked against."""
         for change in changes:
-            if change.value is None:
-                del self._current[change.key]
-            else:
-                self._current[change.key] = change.revision
-                self._pages += len(change.value) // _PAGE
-        self._revision = changes[-1].revision
-        # A guess: a leaf of the log and one of the index each. The checkpoint knows the truth.
-        self._pages += 2 * len(changes)
+            length = None if change.value is None else len(change.value)
+            self._note(change.revision, change.key, length)
+            # A guess: a leaf of the log and one of the index each. The checkpoint knows the truth.
+            self._upkeep.pages += 2 + (length or 0) // _PAGE
+        self._unpaid += len(changes)
 
-    def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the database, as far as no reader needs it."""
-        self._pages = 0
-        failpoint("storage.checkpoint")
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    def _note(self, revision: int, key: str, length: int | None) -> None:
+        """One change; `length` is that of its value, None for a removal."""
+        self._revision = revision
+        _, before = self._current.get(key, _ABSENT)
+        if length is None:
+            self._current.pop(key, None)
+            self._ledger.remove(revision, before, cost(key, 0))
+        else:
+            after = cost(key, length)
+            self._current[key] = (revision, after)
+            self._ledger.put(revision, before, after)
 
     # -- forgetting
 
     def _aim(self, revision: int) -> None:
-        """Put history out of reach first; the rows go later, in steps. A crash in between leaves rows, never a gap."""
-        if revision > self._compacted:
-            self._connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (revision,))
-            self._compacted = revision
+        """Put history out of reach; no revision that is not published, because reads may be made at this one."""
+        upkeep = self._upkeep
+        if revision > upkeep.compacted:
+            upkeep.aim(revision)
             self._tell(self._owner.compacting, revision)
-        if self._swept >= self._compacted:
+        if not upkeep.has_rows:
             self._finish_sweep()
 
     def _sweep(self) -> None:
-        """One step. Its length follows the clock: large values make rows slow to free, and a write may be waiting."""
-        failpoint("storage.before_compact_step")
-        upto = min(self._compacted, self._swept + self._sweep_rows)
-        started = time.perf_counter()
-        self._connection.execute("BEGIN IMMEDIATE")
-        removed = self._connection.execute(_SWEEP, {"after": self._swept, "upto": upto}).rowcount
-        self._connection.execute("UPDATE meta SET value = ? WHERE name = 'swept'", (upto,))
-        self._connection.execute("COMMIT")
-        failpoint("storage.after_compact_step")
-        slow = time.perf_counter() - started > _SWEEP_SECONDS
-        self._sweep_rows = max(1, self._sweep_rows // 2) if slow else min(SWEEP_ROWS, self._sweep_rows * 2)
-        self._swept = upto
-        self._pages += removed
-        if self._swept >= self._compacted:
+        """Remove some rows; twice as many as have come, when they come faster than they go."""
+        self._upkeep.sweep(2 * self._unpaid if self._ledger.is_behind else 0)
+        self._batches = self._unpaid = 0
+        if not self._upkeep.has_rows:
             self._finish_sweep()
 
     def _finish_sweep(self) -> None:

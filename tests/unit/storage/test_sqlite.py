@@ -20,7 +20,7 @@ import pytest
 
 from kapi.base.clock import ManualClock
 from kapi.base.failpoint import FailpointError, armed
-from kapi.storage import sqlite_file, sqlite_writer
+from kapi.storage import sqlite_file, sqlite_upkeep, sqlite_writer
 from kapi.storage.compact import Compactor
 from kapi.storage.interface import Compacted, Draft, StorageBusy, StorageFailed, StorageUnavailable
 from kapi.storage.sqlite import SqliteStorage
@@ -717,6 +717,6 @@ def test_compaction_and_writes_take_turns_and_neither_starves(tmp_path):
             assert busy.count("c") >= 15
             assert "ss" not in busy
             assert "ccccc" not in busy
-            assert during.count("s") >= 3000 / sqlite_writer.SWEEP_ROWS
+            assert during.count("s") >= 3000 / sqlite_upkeep.SWEEP_ROWS
 
     asyncio.run(scenario())

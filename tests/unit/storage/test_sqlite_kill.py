@@ -108,6 +108,8 @@ def verify(path: Path, acknowledged: list[Acknowledged], before: Found | None) -
         "storage.after_publish=kill@30",
         "storage.before_compact_step=kill@3",
         "storage.after_compact_step=kill@3",
+        "storage.before_trim_step=kill@3",
+        "storage.after_trim_step=kill@3",
         "storage.checkpoint=kill@2",
     ],
 )
