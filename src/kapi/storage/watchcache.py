@@ -8,10 +8,10 @@ Promises:
 
 * A watch from revision R is given every later event of its resource once, in revision order, or is refused with
   `TooOld`; never a silent gap.
-* A watcher whose peer does not read is cut off when `MAX_PENDING` bytes wait for it. It delays nobody: an event is
-  offered to a watcher without waiting, and what is encoded once serves all watchers that want the same form.
-* Events are kept for `RETENTION` seconds (at least 75 are promised), and at most `MAX_EVENTS` or `MAX_EVENT_BYTES`
-  of them per resource; beyond that the oldest go and a watch from there is `TooOld`.
+* A watcher whose peer does not read is cut off and delays nobody, see `Watcher`.
+* Events are kept for `RETENTION` seconds (at least 75 are promised), at most `MAX_EVENTS` per resource, and at most
+  `MAX_EVENT_BYTES` of replaced and removed objects in all. Beyond that the oldest go, those of the resource that holds
+  most of them first, so that one busy object does not cost the others their history; a watch from there is `TooOld`.
 
 What is kept per object is its JSON after `{"kind":…,"apiVersion":…,` (the `body`), its labels and its selectable
 fields. A get is a look-up, a list is a join, an event is one encode.
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
 
     from kapi.base.clock import Clock
     from kapi.storage.interface import Change, Storage, Subscription
+    from kapi.storage.watcher import Watcher
 
 RETENTION = 300.0
 MAX_EVENTS = 100_000
 MAX_EVENT_BYTES = 256 * 1024 * 1024
-MAX_PENDING = 4 * 1024 * 1024
 MIN_EVENTS = 100
+MIN_EVENT_BYTES = 1024 * 1024
+"""What a resource keeps of its last events however old they are, if they are no larger than this."""
 LOAD_PAGE = 2000
 
 _VERSION_FIELD = b'"resourceVersion":"%d"'
@@ -151,95 +153,15 @@ class Event:
         self.chunks: dict[object, bytes] = {}
         """Encoded forms made while the event is handed out, by (encoder, type); emptied afterwards."""
 
-
-class Encoder(Protocol):
-    """Makes the bytes of one watch event. Watchers with equal `share` keys get the same bytes."""
-
-    share: object
-    """Equal for encoders that produce equal bytes; None for one that must not be shared."""
-
-    def encode(self, kind: str, item: Item) -> bytes:
-        """The event `kind` (ADDED, MODIFIED, DELETED) of an item."""
-        ...
-
-
-class Outlet(Protocol):
-    """Where a watcher's bytes go: the part of a response stream the cache needs."""
-
     @property
-    def pending(self) -> int:
-        """Bytes written and not yet taken."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send without waiting."""
-        ...
-
-    def abort(self) -> None:
-        """Cut the peer off."""
-        ...
+    def size(self) -> int:
+        """Bytes that are kept for this event alone: the state before it, and the last state if there is none after."""
+        before = 0 if self.previous is None else len(self.previous.body)
+        return before + len(self.item.body) if self.deleted else before
 
 
-class Watcher:
-    """One watch: what it selects, how it is encoded, where it goes.
-
-    `matches` is None when everything in `prefix` matches.
-    """
-
-    __slots__ = ("after", "cache", "encoder", "matches", "outlet", "prefix")
-
-    def __init__(
-        self, cache: WatchCache, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet
-    ) -> None:
-        self.cache = cache
-        self.prefix = prefix
-        self.matches = matches
-        self.encoder = encoder
-        self.outlet = outlet
-        self.after = 0
-        """Events up to here are not wanted: the watch began at a revision that had not been reached."""
-
-    def offer(self, events: Iterable[Event]) -> None:
-        """Send what these events mean to this watcher, in one write; cut it off if it does not keep up."""
-        chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
-        if not chunks:
-            return
-        self.outlet.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if self.outlet.pending > MAX_PENDING:
-            self.cache.remove(self)
-            self.outlet.abort()
-
-    def _chunk(self, event: Event) -> bytes | None:
-        item = event.item
-        if item.revision <= self.after or (self.prefix and not item.key.startswith(self.prefix)):
-            return None
-        kind = self._kind(event)
-        if kind is None:
-            return None
-        if kind == "DELETED" and not event.deleted and event.previous is not None:
-            # It left the selection: the peer sees the state it last knew, stamped with this revision.
-            item = event.previous.at(item.revision)
-        encoder = self.encoder
-        if encoder.share is None:
-            return encoder.encode(kind, item)
-        key = (encoder.share, kind)
-        chunk = event.chunks.get(key)
-        if chunk is None:
-            chunk = event.chunks[key] = encoder.encode(kind, item)
-        return chunk
-
-    def _kind(self, event: Event) -> str | None:
-        matches = self.matches
-        previous = event.previous
-        if matches is None:
-            if event.deleted:
-                return "DELETED"
-            return "MODIFIED" if previous is not None else "ADDED"
-        before = previous is not None and matches(previous)
-        after = not event.deleted and matches(event.item)
-        if after:
-            return "MODIFIED" if before else "ADDED"
-        return "DELETED" if before else None
+# Stands where an event has been forgotten until the list is cut: the event's objects go at once.
+_FORGOTTEN = Event(Item("", "", "", 0, b"", Selection(None, None)), None, deleted=True, time=0.0)
 
 
 class WatchCache:
@@ -254,7 +176,8 @@ class WatchCache:
         self._events: list[Event] = []
         self._revisions: list[int] = []
         self._start = 0
-        self._bytes = 0
+        self.event_bytes = 0
+        """What the kept events hold of the past."""
         self._watchers: dict[Watcher, None] = {}
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.floor = hub.revision if hub.loaded else hub.floor
@@ -317,7 +240,8 @@ class WatchCache:
                 watcher.offer(events)
             for event in events:
                 event.chunks = {}
-        self._trim(now)
+        self.trim(now)
+        self.hub.make_room()
 
     def _apply(self, change: Change, now: float) -> Event | None:
         previous = self._items.get(change.key)
@@ -335,7 +259,8 @@ class WatchCache:
         event = Event(item, previous, deleted=change.value is None, time=now)
         self._events.append(event)
         self._revisions.append(change.revision)
-        self._bytes += len(previous.body) if previous is not None else 0
+        self.event_bytes += event.size
+        self.hub.event_bytes += event.size
         return event
 
     def item(self, key: str, value: bytes, revision: int, note: object = None) -> Item:
@@ -354,21 +279,35 @@ class WatchCache:
         if before or item.owners:
             self.hub.owners.replace(item.key, before, item.owners)
 
-    def _trim(self, now: float) -> None:
-        events, oldest = self._events, now - self.hub.retention
-        start, end = self._start, len(self._events)
-        while start < end and (
-            end - start > MAX_EVENTS
-            or self._bytes > MAX_EVENT_BYTES
-            or (end - start > MIN_EVENTS and events[start].time < oldest)
+    def trim(self, now: float) -> None:
+        """Forget events that are too many or too old."""
+        oldest = now - self.hub.retention
+        while (count := len(self._events) - self._start) and (
+            count > MAX_EVENTS
+            or ((count > MIN_EVENTS or self.event_bytes > MIN_EVENT_BYTES) and self._events[self._start].time < oldest)
         ):
-            event = events[start]
-            self._bytes -= len(event.previous.body) if event.previous is not None else 0
-            self.floor = event.item.revision
-            start += 1
-        self._start = start
-        if start > 1024 and start * 2 > end:
-            del events[:start], self._revisions[:start]
+            self._forget()
+        self._cut()
+
+    def shed(self, size: int) -> None:
+        """Forget the oldest events until so many bytes are free."""
+        wanted = self.event_bytes - size
+        while self.event_bytes > wanted and self._start < len(self._events):
+            self._forget()
+        self._cut()
+
+    def _forget(self) -> None:
+        event = self._events[self._start]
+        self.event_bytes -= event.size
+        self.hub.event_bytes -= event.size
+        self.floor = event.item.revision
+        self._events[self._start] = _FORGOTTEN
+        self._start += 1
+
+    def _cut(self) -> None:
+        # Cutting a list moves what remains; done rarely enough it costs nothing per event.
+        if self._start > 1024 and self._start * 2 > len(self._events):
+            del self._events[: self._start], self._revisions[: self._start]
             self._start = 0
 
     # -- watching ---------------------------------------------------------------------------------------------------
@@ -420,6 +359,8 @@ class CacheHub:
         self.floor = 0
         self.loaded = False
         """Whether history has been read: a cache made from then on knows nothing of what was before."""
+        self.event_bytes = 0
+        """What all caches hold of the past."""
         self.owners = OwnerIndex()
         self.listeners: list[Callable[[WatchCache, Sequence[Event]], None]] = []
         """Parts of this server that hear the events of every resource, as `WatchCache.listen` has it; never raising."""
@@ -459,7 +400,23 @@ class CacheHub:
 
     def drop(self, prefix: str) -> None:
         """Forget the cache of a resource that is gone for good; if it comes back, watches start from then."""
-        self._caches.pop(prefix, None)
+        cache = self._caches.pop(prefix, None)
+        if cache is not None:
+            self.event_bytes -= cache.event_bytes
+
+    def make_room(self) -> None:
+        """Forget events until their bytes are within the bound, where there are most of them."""
+        while self.event_bytes > MAX_EVENT_BYTES:
+            largest = max(self._caches.values(), key=lambda cache: cache.event_bytes)
+            largest.shed(self.event_bytes - MAX_EVENT_BYTES)
+
+    async def keep_trimmed(self, interval: float) -> None:
+        """Forget what has become too old in resources that nobody writes to any more; until cancelled."""
+        while True:
+            await asyncio.sleep(interval)
+            now = self.clock.monotonic()
+            for cache in list(self._caches.values()):
+                cache.trim(now)
 
     def find(self, key: str) -> Item | None:
         """The latest state of any key."""

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.base.clock import ManualClock
-from kapi.storage import watchcache
+from kapi.storage import watchcache, watcher
 from kapi.storage.interface import Change, Draft
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.watchcache import CacheHub, Item, Selection, TooOld, Watcher, prefix_of
+from kapi.storage.watchcache import CacheHub, Item, Selection, TooOld, prefix_of
+from kapi.storage.watcher import Watcher
 from virtual_time import run
 
 PREFIX = "/registry/core/things/"
@@ -206,6 +207,39 @@ def test_bytes_of_events_are_bounded(cache, monkeypatch):
         cache.since(cache.floor - 1)
 
 
+def test_forgotten_events_let_go_of_their_objects_at_once(cache, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
+    for revision in range(1, 501):
+        cache.apply([_put(revision, filler="x" * 1000)])
+    assert sum(event.previous is not None for event in cache._events) < 12
+
+
+def test_the_resource_with_most_bytes_pays_for_the_bound(hub, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
+    busy, quiet = hub.cache(PREFIX), hub.cache("/registry/core/secrets/")
+    for revision in range(1, 4):
+        quiet.apply([_put(revision, filler="x" * 1000, prefix=quiet.prefix)])
+    for revision in range(4, 200):
+        busy.apply([_put(revision, filler="x" * 1000)])
+    assert len(quiet.since(0)) == 3
+    assert busy.floor > 180
+    assert hub.event_bytes == quiet.event_bytes + busy.event_bytes <= 10_000
+
+
+def test_a_deletion_counts_the_state_it_shows(cache):
+    cache.apply([_put(1, filler="x" * 1000), _gone(2)])
+    assert cache.event_bytes > 2000
+
+
+def test_old_events_of_large_objects_go_though_they_are_few(cache, clock, monkeypatch):
+    monkeypatch.setattr(watchcache, "MIN_EVENT_BYTES", 5_000)
+    for revision in range(1, 21):
+        cache.apply([_put(revision, filler="x" * 1000)])
+    clock.advance(watchcache.RETENTION + 1)
+    cache.trim(clock.monotonic())
+    assert 3 <= len(cache.since(cache.floor)) <= 6
+
+
 def test_long_history_is_trimmed_without_losing_its_place(cache, monkeypatch):
     monkeypatch.setattr(watchcache, "MAX_EVENTS", 50)
     for revision in range(1, 5001):
@@ -302,7 +336,7 @@ def test_same_event_of_different_kinds_is_not_mixed_up(cache):
 
 
 def test_slow_watcher_is_cut_off_and_others_are_not(cache, monkeypatch):
-    monkeypatch.setattr(watchcache, "MAX_PENDING", 100)
+    monkeypatch.setattr(watcher, "MAX_PENDING", 100)
     slow = _watch(cache, outlet=Outlet(reads=False))
     quick = _watch(cache)
     for revision in range(1, 51):

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kapi.storage.watchcache import Watcher
+from kapi.storage.watcher import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

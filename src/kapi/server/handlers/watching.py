@@ -18,7 +18,8 @@ from kapi.server.handlers.reading import list_prefix, matcher, wait_until
 from kapi.server.message import StreamResponse
 from kapi.server.options import ListOptions, list_options
 from kapi.server.respond import watch_view_for
-from kapi.storage.watchcache import MAX_PENDING, TooOld, Watcher
+from kapi.storage.watchcache import TooOld
+from kapi.storage.watcher import MAX_PENDING, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
