@@ -25,11 +25,16 @@ class Disconnected(Exception):
 
 
 class LiveServer:
-    """`kapi up` on a data directory. Can be started again after it has ended; it then keeps its port."""
+    """`kapi up` on a data directory. Can be started again after it has ended; it then keeps its port.
 
-    def __init__(self, directory: Path, *arguments, environment=None):
+    Unless told otherwise it publishes no certificate, because most loads write ConfigMaps and look at all there are.
+    """
+
+    def __init__(
+        self, directory: Path, *arguments, environment=None, controllers="-root-ca-certificate-publisher-controller"
+    ):
         self.directory = directory
-        self.arguments = arguments
+        self.arguments = ("--controllers", controllers, *arguments)
         self.environment = environment or {}
         self.port = 0
         self.process = None

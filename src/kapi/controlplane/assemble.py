@@ -15,10 +15,12 @@ from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
 from kapi.controlplane.housekeeping import selection
+from kapi.controlplane.housekeeping.furnish import furnisher, namespace_store
 from kapi.controlplane.options import DRAIN_SECONDS
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.keeper import Keeper
 from kapi.server.admission.chain import Admission
+from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.accounts import AccountTokens
 from kapi.server.authn.chain import Authenticator, StaticTokens, TokenSources
@@ -92,6 +94,8 @@ class ControlPlane:
         services = self._services(catalog, credentials)
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
+        authority = credentials.authority.read_bytes()
+        namespace_store(catalog).furnish = furnisher(self.transport, self._controllers, authority)
         self._server = server = Server(
             pipeline,
             host=options.host,
@@ -117,6 +121,7 @@ class ControlPlane:
             floor=min(history, PROMISED_SECONDS),
         )
         self._spawn(compactor.run())
+        self._spawn(catalog.hub.keep_trimmed(COMPACTION_INTERVAL))
         self._spawn(Keeper(catalog).run())
         self._spawn(self._keep_house(pipeline, credentials))
 
@@ -147,6 +152,8 @@ class ControlPlane:
         settings = Settings(
             event_seconds=self.options.event_seconds,
             authority=credentials.authority.read_bytes(),
+            address=self.options.host,
+            port=self._server.port if self._server is not None else 0,
             account_key=credentials.account_key,
         )
         await keep_house(
@@ -185,7 +192,7 @@ class ControlPlane:
                 )
             ),
             authorizer=MastersAuthorizer(),
-            admission=Admission([lifecycle], []),
+            admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,
             metrics=self.metrics,
             owners=Owners(catalog),

@@ -5,6 +5,7 @@ Everything here is made once and found again on the next start; nothing a user c
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import secrets
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 MASTERS = "system:masters"
 ADMIN = "kubernetes-admin"
 SERVICE_IP = "10.0.0.1"
-SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+DEFAULT_NAMESPACE = "default"
+SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public", "kube-node-lease")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,21 @@ def _data(path: Path) -> str:
 
 
 async def ensure_objects(transport: InProcessTransport, port: int) -> None:
-    """Create what every cluster has; what is there already stays as it is."""
-    for name in SYSTEM_NAMESPACES:
-        await _ensure(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
-    await _ensure(transport, "/api/v1/namespaces/default/services", _service(port))
+    """Create what every cluster has, all at once; what is there already stays as it is."""
+    work = [_ensure_default(transport, port)]
+    work += [_ensure_namespace(transport, name) for name in SYSTEM_NAMESPACES if name != DEFAULT_NAMESPACE]
     for name, value, description in _PRIORITY_CLASSES:
         body = {"metadata": {"name": name}, "value": value, "description": description}
-        await _ensure(transport, "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+        work.append(_ensure(transport, "/apis/scheduling.k8s.io/v1/priorityclasses", body))
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
+
+
+async def _ensure_default(transport: InProcessTransport, port: int) -> None:
+    """The default namespace, and in it the service of the server."""
+    await _ensure_namespace(transport, DEFAULT_NAMESPACE)
+    await _ensure(transport, f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/services", _service(port))
 
 
 _PRIORITY_CLASSES = (
@@ -122,6 +132,10 @@ def _service(port: int) -> Object:
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
         },
     }
+
+
+async def _ensure_namespace(transport: InProcessTransport, name: str) -> None:
+    await _ensure(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
 
 
 async def _ensure(transport: InProcessTransport, path: str, body: Object) -> None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.registry.deletion import DeleteOptions
-    from kapi.registry.outcome import Admit, Written
     from kapi.registry.strategy import WriteContext
+    from kapi.storage.watchcache import Item
 
 
 class NamespaceStore(TwoStepStore):
@@ -26,13 +26,21 @@ class NamespaceStore(TwoStepStore):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self.furnish: Callable[[str], Awaitable[None]] | None = None
+        self.furnishing: set[str] = set()
+        """Namespaces that are there, perhaps, and not furnished yet."""
 
-    async def create(self, context: WriteContext, obj: Object, admit: Admit) -> Written:
-        """Create one, and have what every namespace has put into it."""
-        written = await super().create(context, obj, admit)
-        if self.furnish is not None and not context.dry_run:
-            await self.furnish(written.item.name)
-        return written
+    async def write(self, key: str, obj: Object, expected: int) -> Item:
+        """Commit a namespace; a new one has what every namespace has when this returns."""
+        if expected or self.furnish is None:
+            return await super().write(key, obj, expected)
+        name = obj["metadata"]["name"]
+        self.furnishing.add(name)
+        try:
+            item = await super().write(key, obj, expected)
+            await self.furnish(name)
+        finally:
+            self.furnishing.discard(name)
+        return item
 
     def should_delete(self, obj: Object, old: Object) -> bool:
         """As for every object, and the namespace must have been let go of."""

@@ -13,6 +13,7 @@ from kapi.controlplane.options import Options
 from kapi.storage.interface import StorageFailed, StorageUnavailable
 
 CM = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +147,7 @@ def test_watches_end_when_the_server_stops(data):
     async def main():
         plane = ControlPlane(_options(data))
         await plane.start()
-        watch = await plane.transport.request("GET", f"{CM}?watch=1")
+        watch = await plane.transport.request("GET", f"{PODS}?watch=1")
         reading = asyncio.ensure_future(watch.read())
         await asyncio.sleep(0)
         await plane.stop()

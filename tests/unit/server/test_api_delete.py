@@ -1,8 +1,15 @@
 """Deleting objects through the whole server: at once, after finalizers, after grace; one by one and by the collection."""
 
+import asyncio
+
 import pytest
 
-from api_client import CM, DEPLOY, NS, PODS, SVC, cm, deployment, pod, served
+from api_client import CM, DEPLOY, NS, PODS, SVC, SlowStorage, cm, deployment, pod, served, serving
+from kapi.api.errors import Forbidden
+from kapi.server.admission.chain import Admission
+from kapi.server.handlers.deleting import AT_ONCE
+from kapi.storage.memory import MemoryStorage
+from virtual_time import run
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -460,6 +467,97 @@ async def test_collection_delete_of_pods_is_graceful(api):
     left = await api.get(PODS)
     assert left.names == ["p1"]
     assert left["items"][0]["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+class Guard:
+    """A validator that lets nobody delete what is named in `guarded`."""
+
+    def __init__(self, *guarded):
+        self.guarded = guarded
+        self.asked = []
+
+    def handles(self, operation):
+        return operation.kind == "DELETE"
+
+    async def validate(self, operation, obj, old):
+        self.asked.append((operation.namespace, operation.name, old["metadata"]["namespace"]))
+        await asyncio.sleep(0)
+        if operation.name in self.guarded:
+            raise Forbidden.of(operation.resource.group_resource, operation.name, "it is guarded")
+
+
+def _guarded(guard, test):
+    async def main():
+        storage = SlowStorage()
+        async with serving(storage) as api:
+            for number in range(300):
+                await api.made(CM, cm(f"c{number:03}"))
+        async with serving(storage, admission=Admission([], [guard])) as api:
+            await test(api)
+
+    run(main())
+
+
+def test_collection_delete_stops_at_a_failure_and_tells_the_first():
+    guard = Guard("c007", "c011")
+
+    async def check(api):
+        answer = await api.delete(CM)
+        assert answer.error == (403, "Forbidden", 'configmaps "c007" is forbidden: it is guarded')
+        left = (await api.get(CM)).names
+        assert {"c007", "c011"} <= set(left)
+        assert left[-1] == "c299"
+        assert len(left) >= 300 - AT_ONCE
+        assert not {"c000", "c006"} & set(left)
+
+    _guarded(guard, check)
+
+
+def test_collection_delete_in_all_its_breadth_asks_admission_of_each():
+    guard = Guard()
+
+    async def check(api):
+        assert (await api.delete(CM)).names == [f"c{number:03}" for number in range(300)]
+        assert (await api.get(CM)).names == []
+        assert sorted(guard.asked) == [("default", f"c{number:03}", "default") for number in range(300)]
+
+    _guarded(guard, check)
+
+
+def test_collection_deletes_at_the_same_time_do_not_mind_each_other():
+    async def check(api):
+        answers = await asyncio.gather(*(api.delete(CM) for _ in range(3)))
+        assert [answer.status for answer in answers] == [200] * 3
+        assert (await api.get(CM)).names == []
+
+    _guarded(Guard(), check)
+
+
+class Counting(MemoryStorage):
+    """A store that notes how many deletions wait for it at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = self.most = 0
+
+    async def delete(self, key, expected, note=None):
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        await asyncio.sleep(0.01)
+        self.waiting -= 1
+        return await super().delete(key, expected, note)
+
+
+def test_collection_delete_has_many_commits_under_way_but_not_all():
+    async def main():
+        storage = Counting()
+        async with serving(storage) as api:
+            for number in range(300):
+                await api.made(CM, cm(f"c{number:03}"))
+            await api.delete(CM)
+            assert storage.most == AT_ONCE
+
+    run(main())
 
 
 @served

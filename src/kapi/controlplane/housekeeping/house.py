@@ -38,6 +38,9 @@ class Settings:
     event_seconds: float = EVENT_SECONDS
     authority: bytes = b""
     """The certificate (PEM) by which clients know this server."""
+    address: str = ""
+    port: int = 0
+    """Where this server listens."""
     account_key: Path | None = None
     """The private key that service account tokens are signed with; None: none can be made."""
 

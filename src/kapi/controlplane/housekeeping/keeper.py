@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kapi.controller.manager import Manager
+from kapi.controlplane.housekeeping.disruption.controller import count_disruptions
+from kapi.controlplane.housekeeping.endpoints.lists import list_endpoints
+from kapi.controlplane.housekeeping.endpoints.mirrors import mirror_endpoints
+from kapi.controlplane.housekeeping.endpoints.own_endpoints import keep_own_endpoints
+from kapi.controlplane.housekeeping.endpoints.slices import slice_endpoints
+from kapi.controlplane.housekeeping.expiry import expire_events
+from kapi.controlplane.housekeeping.finished import remove_finished
+from kapi.controlplane.housekeeping.furnish import keep_accounts, publish_authority
+from kapi.controlplane.housekeeping.garbage.collector import collect_garbage
 from kapi.controlplane.housekeeping.house import House
 from kapi.controlplane.housekeeping.inventory import Inventory
+from kapi.controlplane.housekeeping.namespaces import empty_namespaces
+from kapi.controlplane.housekeeping.podgc import collect_pods
+from kapi.controlplane.housekeeping.protection import protect_claims, protect_classes, protect_volumes
+from kapi.controlplane.housekeeping.quota.controller import count_quotas
 from kapi.controlplane.housekeeping.tokens import issue_tokens
 from kapi.controlplane.loopback import loopback_client
 from kapi.server.inprocess import InProcessTransport
@@ -31,7 +44,22 @@ AGENT: Final = "kube-controller-manager"
 """Who housekeeping is in managedFields: what tools know from elsewhere."""
 
 PARTS: Final[Mapping[str, Part]] = {
+    "garbage-collector-controller": collect_garbage,
+    "namespace-controller": empty_namespaces,
+    "serviceaccount-controller": keep_accounts,
+    "root-ca-certificate-publisher-controller": publish_authority,
+    "pod-garbage-collector-controller": collect_pods,
     "serviceaccount-token-controller": issue_tokens,
+    "endpointslice-controller": slice_endpoints,
+    "endpoints-controller": list_endpoints,
+    "endpointslice-mirroring-controller": mirror_endpoints,
+    "resourcequota-controller": count_quotas,
+    "ttl-after-finished-controller": remove_finished,
+    "event-expiry-controller": expire_events,
+    "persistentvolumeclaim-protection-controller": protect_claims,
+    "persistentvolume-protection-controller": protect_volumes,
+    "volumeattributesclass-protection-controller": protect_classes,
+    "disruption-controller": count_disruptions,
 }
 """What puts each controller together, by its name."""
 
@@ -39,8 +67,8 @@ _log = structlog.get_logger("kapi.housekeeping")
 
 
 def parts_of(enabled: Collection[str]) -> list[Part]:
-    """What puts the controllers of these names together."""
-    return [part for name, part in PARTS.items() if name in enabled]
+    """What puts the controllers of these names together, and what a server does of itself whatever is switched off."""
+    return [keep_own_endpoints, *(part for name, part in PARTS.items() if name in enabled)]
 
 
 async def keep_house(

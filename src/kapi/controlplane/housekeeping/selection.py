@@ -20,8 +20,10 @@ NAMES: Final = {
     "event-expiry-controller": (),
     "endpoints-controller": ("endpoint",),
     "endpointslice-controller": ("endpointslice",),
+    "endpointslice-mirroring-controller": ("endpointslicemirroring",),
     "persistentvolumeclaim-protection-controller": ("pvc-protection",),
     "persistentvolume-protection-controller": ("pv-protection",),
+    "volumeattributesclass-protection-controller": (),
     "disruption-controller": ("disruption",),
     "pod-garbage-collector-controller": ("podgc",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import BadRequest, GroupKind, Invalid, NotFound
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
     from kapi.registry.outcome import Written
     from kapi.server.context import Context
     from kapi.server.message import Response
+    from kapi.storage.watchcache import Item
 
 POLICIES = ("Foreground", "Background", "Orphan")
+AT_ONCE = 128
+"""How many objects of a collection are deleted at the same time: those share commits, and others get their turn."""
 
 
 async def delete(context: Context) -> Response:
@@ -34,7 +38,7 @@ async def delete(context: Context) -> Response:
     store = context.served.stored
     view = view_for(context, listing=False)
     options, dry_run = read_options(context)
-    written = await delete_object(context, context.info.name, options, dry_run=dry_run)
+    written = await _delete_object(context, context.info.namespace, context.info.name, options, dry_run=dry_run)
     if store.is_remote:
         await store.prepare((written.item,))
     if not written.deleted:
@@ -45,15 +49,15 @@ async def delete(context: Context) -> Response:
     return status_response(context, _success(context, written))
 
 
-async def delete_object(context: Context, name: str, options: DeleteOptions, *, dry_run: bool) -> Written:
+async def _delete_object(
+    context: Context, namespace: str, name: str, options: DeleteOptions, *, dry_run: bool
+) -> Written:
     """Delete one object through admission and the registry."""
     asked = WriteOptions(dry_run, "", "Ignore")
-    operation = operation_of(context, "DELETE", name, asked)
+    operation = operation_of(context, "DELETE", name, asked)._replace(namespace=namespace)
     await context.services.admission.mutate(operation, None, None)
     writing = write_context(context, asked)
-    return await context.served.stored.delete(
-        writing, context.info.namespace, name, options, admit_for(context, operation)
-    )
+    return await context.served.stored.delete(writing, namespace, name, options, admit_for(context, operation))
 
 
 def _success(context: Context, written: Written) -> Object:
@@ -76,16 +80,31 @@ async def delete_collection(context: Context) -> Response:
     items, meta = await select(context, list_options(context.query, context.served, watch=False))
     if context.served.stored.is_remote:
         await context.served.stored.prepare(items)
-    namespace = context.info.namespace
-    for item in items:
-        context.info.namespace = item.namespace
-        try:
-            await delete_object(context, item.name, without_preconditions(options), dry_run=dry_run)
-        except NotFound:
-            continue
-        finally:
-            context.info.namespace = namespace
+    await _delete_all(context, items, without_preconditions(options), dry_run=dry_run)
     return await list_response(context, view.many(items, meta))
+
+
+async def _delete_all(context: Context, items: list[Item], options: DeleteOptions, *, dry_run: bool) -> None:
+    """Delete objects, many at a time. After a failure none is begun; of several, that of the first object is raised."""
+    waiting = iter(enumerate(items))
+    failures: dict[int, Exception] = {}
+
+    async def work() -> None:
+        for position, item in waiting:
+            if failures:
+                return
+            try:
+                await _delete_object(context, item.namespace, item.name, options, dry_run=dry_run)
+            except NotFound:
+                continue
+            except Exception as error:
+                failures[position] = error
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(AT_ONCE, len(items))):
+            group.create_task(work())
+    if failures:
+        raise failures[min(failures)]
 
 
 def read_options(context: Context) -> tuple[DeleteOptions, bool]:

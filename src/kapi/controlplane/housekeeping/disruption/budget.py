@@ -1,0 +1,222 @@
+"""A budget's sums: how many Pods there ought to be, how many must stay, how many are well, how many may go. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from kapi.api.meta import parse_time
+from kapi.api.values import scale_int_or_percent
+from kapi.controller.conditions import find_condition, set_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kapi.api.meta import Object
+    from kapi.base.clock import Clock
+
+DELETION_SECONDS: Final = 120.0
+"""How long a Pod that was allowed to be evicted may take to be deleted; after that it is thought to stay."""
+
+CONDITION: Final = "DisruptionAllowed"
+SUFFICIENT, INSUFFICIENT, FAILED = "SufficientPods", "InsufficientPods", "SyncFailed"
+
+
+# -- what matters of a Pod --------------------------------------------------------------------------------------------
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """An owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    deleted: str | None = msgspec.field(name="deletionTimestamp", default=None)
+    owners: list[Owner] | None = msgspec.field(name="ownerReferences", default=None)
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Body(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+class PodFacts(NamedTuple):
+    """What a budget needs to know of a Pod."""
+
+    name: str
+    uid: str = ""
+    is_ready: bool = False
+    is_deleting: bool = False
+    controller: Owner | None = None
+
+
+def facts_of(name: str, body: bytes) -> PodFacts:
+    """Read them from a stored Pod, and nothing else."""
+    pod = _decode(b"{" + body)
+    conditions = pod.status.conditions or ()
+    return PodFacts(
+        name,
+        pod.metadata.uid,
+        is_ready=any(one.type == "Ready" and one.status == "True" for one in conditions),
+        is_deleting=bool(pod.metadata.deleted),
+        controller=next((owner for owner in pod.metadata.owners or () if owner.controller), None),
+    )
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+class Sums(NamedTuple):
+    """The numbers of a budget's status."""
+
+    expected: int
+    desired: int
+    healthy: int
+
+    @property
+    def allowed(self) -> int:
+        """How many may go. None while none are expected: the first to come must not be taken away unseen."""
+        return max(self.healthy - self.desired, 0) if self.expected > 0 else 0
+
+
+def needs_scale(spec: Mapping[str, Any]) -> bool:
+    """Whether a budget is about a share of what controllers want, not about Pods that are there."""
+    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
+
+
+def expected_and_desired(spec: Mapping[str, Any], *, matching: int, scale: int) -> tuple[int, int]:
+    """How many Pods there ought to be, and how many of them must be well.
+
+    `matching` is how many there are, `scale` how many their controllers want. ValueError for what is not a percentage.
+    """
+    unavailable, available = spec.get("maxUnavailable"), spec.get("minAvailable")
+    if unavailable is not None:
+        return scale, max(scale - scale_int_or_percent(unavailable, scale, round_up=True), 0)
+    if available is None:
+        return 0, 0
+    if isinstance(available, int):
+        return matching, available
+    return scale, scale_int_or_percent(available, scale, round_up=True)
+
+
+class Disrupted(NamedTuple):
+    """Pods that were allowed to be evicted: those still to be deleted, those that stayed, and when to look again."""
+
+    awaited: dict[str, str]
+    stayed: list[PodFacts]
+    recheck: dt.datetime | None
+
+
+def still_disrupted(budget: Object, pods: Iterable[PodFacts], now: dt.datetime) -> Disrupted:
+    """Which of the Pods that a budget lets go are still on their way: neither deleted nor late."""
+    known: dict[str, str] = (budget.get("status") or {}).get("disruptedPods") or {}
+    awaited: dict[str, str] = {}
+    stayed: list[PodFacts] = []
+    ends: list[dt.datetime] = []
+    for pod in pods if known else ():
+        evicted = parse_time(known.get(pod.name) or "")
+        if pod.is_deleting or evicted is None:
+            continue
+        end = evicted + dt.timedelta(seconds=DELETION_SECONDS)
+        if end < now:
+            stayed.append(pod)
+        else:
+            awaited[pod.name] = known[pod.name]
+            ends.append(end)
+    return Disrupted(awaited, stayed, min(ends, default=None))
+
+
+def count_healthy(pods: Iterable[PodFacts], disrupted: Disrupted, now: dt.datetime) -> int:
+    """How many Pods are ready, and not about to go."""
+    going = {
+        name
+        for name, evicted in disrupted.awaited.items()
+        if (at := parse_time(evicted)) is not None and at + dt.timedelta(seconds=DELETION_SECONDS) > now
+    }
+    return sum(1 for pod in pods if pod.is_ready and not pod.is_deleting and pod.name not in going)
+
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+
+def status_of(budget: Object, sums: Sums, disrupted: Mapping[str, str], clock: Clock) -> Object | None:
+    """The status a budget ought to have; None when it has it."""
+    before = budget.get("status") or {}
+    generation = budget["metadata"].get("generation", 0)
+    wanted: Object = {
+        "currentHealthy": sums.healthy,
+        "desiredHealthy": sums.desired,
+        "disruptionsAllowed": sums.allowed,
+        "expectedPods": sums.expected,
+        "observedGeneration": generation,
+    }
+    status, reason = ("True", SUFFICIENT) if sums.allowed else ("False", INSUFFICIENT)
+    conditions = [dict(one) for one in before.get("conditions") or ()]
+    found = find_condition(conditions, CONDITION)
+    if (
+        found is not None
+        and (found["status"], found.get("reason")) == (status, reason)
+        and (before.get("disruptedPods") or {}) == disrupted
+        and all(before.get(name, 0) == value for name, value in wanted.items())
+    ):
+        return None
+    set_condition(conditions, CONDITION, status, reason=reason, observed_generation=generation, clock=clock)
+    return {"conditions": conditions, **wanted, **({"disruptedPods": dict(disrupted)} if disrupted else {})}
+
+
+def failed_status(budget: Object, why: str, clock: Clock) -> Object | None:
+    """The status of a budget whose sums cannot be done: nothing may go. None when it has it."""
+    before = budget.get("status") or {}
+    conditions = [dict(one) for one in before.get("conditions") or ()]
+    changed = set_condition(
+        conditions,
+        CONDITION,
+        "False",
+        reason=FAILED,
+        message=why,
+        observed_generation=before.get("observedGeneration"),
+        clock=clock,
+    )
+    if not changed and not before.get("disruptionsAllowed"):
+        return None
+    numbers = {"currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+    return {**numbers, **before, "conditions": conditions, "disruptionsAllowed": 0}
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """A selector as events have it."""
+    if selector is None:
+        return "nil"
+    labels: Mapping[str, str] = selector.get("matchLabels") or {}
+    pairs = "".join(f"{key}: {labels[key]}," for key in sorted(labels))
+    expressions: Sequence[Mapping[str, Any]] = selector.get("matchExpressions") or ()
+    listed = "".join(
+        f"LabelSelectorRequirement{{Key:{one.get('key', '')},Operator:{one.get('operator', '')},"
+        f"Values:[{' '.join(one.get('values') or ())}],}},"
+        for one in expressions
+    )
+    requirements = f"[]LabelSelectorRequirement{{{listed}}}"
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{pairs}}},MatchExpressions:{requirements},}}"
