@@ -5,13 +5,17 @@ import contextlib
 import threading
 
 from kapi.controlplane.assemble import serve
+from kapi.controlplane.housekeeping.selection import select
 from kapi.controlplane.options import Options
+
+NO_MAPS = "-root-ca-certificate-publisher-controller"
+"""For tests that count ConfigMaps: none but their own in a namespace."""
 
 
 @contextlib.contextmanager
-def live_plane(folder):
+def live_plane(folder, controllers="*"):
     """A running control plane with nothing on disk but its keys; gives the path of the admin's kubeconfig."""
-    options = Options(data_dir=folder / "data", port=0, storage="memory")
+    options = Options(data_dir=folder / "data", port=0, storage="memory", controllers=select(controllers))
     started = threading.Event()
     inside = {}
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+UNPUBLISHED = "--controllers=-root-ca-certificate-publisher-controller"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kubeconfig",
@@ -100,12 +103,15 @@ def kubectl(request: pytest.FixtureRequest) -> Kubectl:
 def kubectl_server(
     kubectl: Kubectl, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """The kubeconfig of a server that only this kubectl uses, so that cluster-wide names do not collide."""
+    """The kubeconfig of a server that only this kubectl uses, so that cluster-wide names do not collide.
+
+    Nothing is put into the ConfigMaps of its namespaces that the sessions did not put there.
+    """
     given = request.config.getoption("--kubeconfig")
     if given is not None:
         yield given.resolve()
         return
-    with running(tmp_path_factory.mktemp("server")) as server:
+    with running(tmp_path_factory.mktemp("server"), UNPUBLISHED) as server:
         yield server.kubeconfig
 
 

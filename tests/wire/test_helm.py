@@ -107,6 +107,7 @@ def test_a_release_is_upgraded_and_rolled_back(helm):
         $ {DEPLOYMENT}
         3 2
         $ kubectl get configmap -o name
+        configmap/kube-root-ca.crt
         configmap/web
         configmap/web-hook
         $ kubectl get configmap web web-hook -o jsonpath='{{.items[0].data.greeting}} {{.items[1].data.revision}}'

@@ -138,9 +138,8 @@ def test_a_namespace_goes_with_everything_in_it(terminal):
     terminal("""
         $ kubectl create namespace <ns>-x
         namespace/<ns>-x created
-        $ kubectl get serviceaccounts,configmaps -n <ns>-x -o name
+        $ kubectl get serviceaccounts -n <ns>-x -o name
         serviceaccount/default
-        configmap/kube-root-ca.crt
         $ kubectl create configmap a -n <ns>-x
         configmap/a created
         $ kubectl create deployment web --image=web -n <ns>-x

@@ -48,16 +48,14 @@ def test_a_deployment_from_the_command_line(terminal):
         {"env":[{"name":"MODE","value":"fast"}],"image":"nginx:2","imagePullPolicy":"IfNotPresent","name":"nginx","ports":[{"containerPort":80,"protocol":"TCP"}],"resources":{"limits":{"cpu":"200m","memory":"64Mi"}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}
         $ kubectl get deployment web -o jsonpath='{.metadata.generation}'
         4
-        $ kubectl delete deployment web --cascade=orphan --wait=false
+        $ kubectl delete deployment web --cascade=orphan
         deployment.apps "web" deleted from <ns> namespace
-        $ kubectl get deployment web -o jsonpath={.metadata.finalizers}
-        ["orphan"]
         $ kubectl create deployment fore --image=nginx
         deployment.apps/fore created
-        $ kubectl delete deployment fore --cascade=foreground --wait=false
+        $ kubectl delete deployment fore --cascade=foreground
         deployment.apps "fore" deleted from <ns> namespace
-        $ kubectl get deployment fore -o jsonpath={.metadata.finalizers}
-        ["foregroundDeletion"]
+        $ kubectl get deployments
+        No resources found in <ns> namespace.
     """)
 
 

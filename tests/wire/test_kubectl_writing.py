@@ -366,6 +366,8 @@ def test_a_namespace_being_deleted_takes_nothing_new(terminal):
         namespace/<ns>-gone created
         $ kubectl create configmap a -n <ns>-gone
         configmap/a created
+        $ kubectl patch configmap a -n <ns>-gone -p '{"metadata":{"finalizers":["example.com/hold"]}}'
+        configmap/a patched
         $ kubectl delete namespace <ns>-gone --wait=false
         namespace "<ns>-gone" deleted
         $ kubectl create configmap b -n <ns>-gone
@@ -374,6 +376,8 @@ def test_a_namespace_being_deleted_takes_nothing_new(terminal):
         $ kubectl get namespace <ns>-gone
         NAME        STATUS        AGE
         <ns>-gone   Terminating   <age>
+        $ kubectl patch configmap a -n <ns>-gone --type=merge -p '{"metadata":{"finalizers":null}}'
+        configmap/a patched
         $ kubectl create configmap a -n <ns>-never
         error: failed to create configmap: namespaces "<ns>-never" not found
         [1]

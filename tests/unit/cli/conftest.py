@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import kapi
 from kapi.cli.main import app
-from live_plane import live_plane
+from live_plane import NO_MAPS, live_plane
 
 _number = itertools.count()
 
@@ -20,7 +20,7 @@ _number = itertools.count()
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory):
     """The admin's kubeconfig of a running control plane."""
-    with live_plane(tmp_path_factory.mktemp("cli")) as path:
+    with live_plane(tmp_path_factory.mktemp("cli"), NO_MAPS) as path:
         yield path
 
 

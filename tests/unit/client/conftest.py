@@ -7,13 +7,13 @@ import pytest
 
 from kapi.base.tls import Authority, KeyPair, server_context
 from kapi.client import ClientConfig
-from live_plane import live_plane
+from live_plane import NO_MAPS, live_plane
 
 
 @pytest.fixture(scope="session")
 def admin(tmp_path_factory):
     """The admin's config of a running control plane."""
-    with live_plane(tmp_path_factory.mktemp("client")) as kubeconfig:
+    with live_plane(tmp_path_factory.mktemp("client"), NO_MAPS) as kubeconfig:
         yield ClientConfig.from_kubeconfig(kubeconfig)
 
 

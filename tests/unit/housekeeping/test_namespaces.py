@@ -366,7 +366,7 @@ def test_what_was_admitted_before_the_deletion_is_found(when):
             creating = asyncio.ensure_future(api.post(CMS, cm("late")))
             await storage.held.wait()
             await api.delete(PROBE)
-            await api.settled(5)
+            await api.settled(0.2)
             assert (api.find("namespaces", "", "probe") is None) == (when == "after it has gone")
             storage.through.set()
             assert (await creating).status == 201

@@ -67,7 +67,7 @@ class _Collector:
     async def reconcile(self, request: Request) -> Result | None:
         """Remove a pod, if it is its time and nobody else does."""
         pod = self._house.inventory.get("pods", *request)
-        if pod is None or "deletionTimestamp" not in pod["metadata"] or _is_let_go(pod):
+        if pod is None or "deletionTimestamp" not in pod["metadata"]:
             return None
         node = pod["spec"].get("nodeName", "")
         condition = None
@@ -118,16 +118,6 @@ class _Collector:
 
 def _request(item: Item) -> Request:
     return Request(item.namespace, item.name)
-
-
-def _is_let_go(pod: Object) -> bool:
-    """Whether nothing is left to be done here: it has ended, without grace, and waits for its finalizers."""
-    metadata = pod["metadata"]
-    return (
-        pod.get("status", {}).get("phase") in _ENDED
-        and not metadata.get("deletionGracePeriodSeconds")
-        and bool(metadata.get("finalizers"))
-    )
 
 
 def _failed(pod: Object, condition: Object | None) -> Object:

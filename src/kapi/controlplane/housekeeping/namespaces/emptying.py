@@ -125,10 +125,8 @@ class _Emptying:
         found = await self._empty(name)
         try:
             await self._tell(name, found)
-        except NotFound:
-            pass  # somebody else let go of it
-        except Conflict:
-            return Result(requeue=True)
+        except (Conflict, NotFound):
+            return None  # the change that came between has been heard, and has queued it again
         return self._next(name, found)
 
     def _wait(self, name: str) -> float:
