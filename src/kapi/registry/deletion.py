@@ -49,7 +49,7 @@ async def delete(
     while True:
         item = store.get(namespace, name)
         obj = await store.load(item)
-        _check(store, item, obj, options)
+        check_preconditions(store, item, obj, options)
         await admit(None, obj)
         try:
             return await _step(store, context, item, obj, options)
@@ -155,7 +155,8 @@ def _policy(options: DeleteOptions) -> str | None:
     return options.propagation
 
 
-def _check(store: Store, item: Item, obj: Object, options: DeleteOptions) -> None:
+def check_preconditions(store: Store, item: Item, obj: Object, options: DeleteOptions) -> None:
+    """Conflict when an object is not the one that is to be deleted."""
     current = obj["metadata"].get("uid", "")
     if options.uid is not None and options.uid != current:
         raise Conflict.of(

@@ -236,6 +236,20 @@ async def test_eviction_without_a_budget_deletes_the_pod(api):
 
 
 @served
+async def test_eviction_keeps_to_its_preconditions(api):
+    await _running(api)
+    pod = await api.get(f"{PODS}/p")
+    for wrong in ({"uid": "another"}, {"resourceVersion": "1"}):
+        answer = await api.post(f"{PODS}/p/eviction", _eviction(deleteOptions={"preconditions": wrong}))
+        assert answer.status == 409, answer
+        assert (await api.get(f"{PODS}/p")).json == pod.json
+    right = {"uid": pod.metadata["uid"], "resourceVersion": pod.version}
+    answer = await api.post(f"{PODS}/p/eviction", _eviction(deleteOptions={"preconditions": right}))
+    assert answer.status == 201, answer
+    assert "deletionTimestamp" in (await api.get(f"{PODS}/p")).metadata
+
+
+@served
 async def test_eviction_takes_from_the_budget(api):
     await _running(api)
     await _budget(api, 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import BadRequest, Conflict
 from kapi.api.meta import GroupVersionKind
+from kapi.registry.deletion import check_preconditions
 from kapi.registry.kinds.pod.subresources import (
     EvictionDecision,
     bind,
@@ -136,12 +137,13 @@ async def _delete_pod(context: Context, options: WriteOptions, delete_options: D
     pin = judged.decision.pin_resource_version
     item = judged.item if pin else store.get(info.namespace, info.name)
     if not options.dry_run:
-        marked = await _mark(context, item, pin=pin)
+        marked = await _mark(context, item, delete_options, pin=pin)
         if marked is None:
             if judged.decision.budget_name:
                 raise budget_busy(judged.decision.budget_name)
             return False
-        if pin and delete_options.resource_version is None:
+        if pin or delete_options.resource_version is not None:
+            # It was the right one when it was marked, and the mark is ours.
             delete_options = replace(delete_options, resource_version=str(marked.revision))
     await store.delete(write_context(context, options), info.namespace, info.name, delete_options, _admitted)
     return True
@@ -151,11 +153,13 @@ async def _admitted(obj: Object | None, old: Object | None) -> None:
     """The eviction has been through admission; the deletion it stands for is not asked about again."""
 
 
-async def _mark(context: Context, item: Item, *, pin: bool) -> Item | None:
+async def _mark(context: Context, item: Item, options: DeleteOptions, *, pin: bool) -> Item | None:
     """Write down why the pod goes, so that its controller knows; None when a pinned pod has changed."""
     store = context.services.catalog.store("pods")
     while True:
-        evicted = mark_evicted(store.decode(item), context.services.clock.now())
+        pod = store.decode(item)
+        check_preconditions(store, item, pod, options)
+        evicted = mark_evicted(pod, context.services.clock.now())
         try:
             return await store.write(item.key, evicted, item.revision)
         except RevisionMismatch:
