@@ -115,10 +115,15 @@ def _bench(
     libraries: list[following.Library] = []
     if any(group.name == "client" for group in groups):
         if "clients" in options.without:
-            left_out |= dict.fromkeys(following.OTHERS, "left out")
+            left_out |= dict.fromkeys((*following.OTHERS, following.CONTROLLER_RUNTIME), "left out")
         else:
             libraries, missing = following.others(ROOT)
             left_out |= missing
+            built, why = following.controller_runtime(ROOT)
+            if built is None:
+                left_out[following.CONTROLLER_RUNTIME] = why
+            else:
+                libraries.insert(0, built)
     for name, reason in left_out.items():
         sys.stderr.write(f"no comparison with {name}: {reason}\n")
     bench = Bench(

@@ -1,14 +1,16 @@
 """Clients under measurement, seen from the bench: which there are, their environment, and one of them running.
 
-Kapi's own runs with this Python; the others run in a virtual environment of theirs, which is made on first use. What
-they say and are told is in `bench/peers/tally.py`.
+Kapi's own runs with this Python; the other libraries for Python run in a virtual environment of theirs, which is made
+on first use, and the one for Go is built then. What clients say and are told is in `bench/peers/tally.py`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,26 +30,49 @@ PROGRAMS = Path(__file__).parent / "peers"
 PATIENCE = 180.0
 """Seconds a client may take to say the next thing."""
 INSTALLING = 300.0
+IMPORTS = 5
+"""How often an import is timed in one round: what else the machine does can only make it slower."""
 OTHERS = ("kubernetes_asyncio", "lightkube", "kr8s", "kopf")
 """Modules, which are called as their packages are."""
+CONTROLLER_RUNTIME = "controller-runtime"
+"""What controllers in Go are written with."""
+BUILT = Path(".peers/bench-go/with_controller_runtime")
 
 
 @dataclass(frozen=True)
 class Library:
-    """What a client is written with."""
+    """What a client is written with. `module` is what a program in Python imports of it."""
 
     name: str
-    python: Path
-    program: Path
+    command: tuple[Path, ...]
+    module: str = ""
 
 
 def kapi() -> Library:
     """Ours."""
-    return Library("Kapi", Path(sys.executable), PROGRAMS / "with_kapi.py")
+    return Library("Kapi", (Path(sys.executable), PROGRAMS / "with_kapi.py"), "kapi.controller.manager")
+
+
+def controller_runtime(root: Path) -> tuple[Library | None, str]:
+    """The one for Go, built anew, which is quick when nothing changed; or why it cannot be."""
+    go = shutil.which("go")
+    if go is None:
+        return None, "there is no Go here to build it with"
+    program = root / BUILT
+    build = [go, "build", "-trimpath", "-o", str(program), "."]
+    try:
+        done = subprocess.run(
+            build, cwd=PROGRAMS / "go", capture_output=True, text=True, check=False, timeout=INSTALLING
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"not built after {INSTALLING:.0f} s"
+    if done.returncode:
+        return None, f"cannot be built: {(done.stderr or done.stdout).strip()[-300:]}"
+    return Library(CONTROLLER_RUNTIME, (program,)), ""
 
 
 def others(root: Path) -> tuple[list[Library], dict[str, str]]:
-    """The libraries of others, installed if need be; and those that cannot be, with the reason."""
+    """The libraries of others for Python, installed if need be; and those that cannot be, with the reason."""
     python = root / VENV / "bin" / "python"
     usable: list[Library] = []
     left_out: dict[str, str] = {}
@@ -55,7 +80,7 @@ def others(root: Path) -> tuple[list[Library], dict[str, str]]:
         if reason := _install(python, name):
             left_out[name] = reason
         else:
-            usable.append(Library(name, python, PROGRAMS / f"with_{name}.py"))
+            usable.append(Library(name, (python, PROGRAMS / f"with_{name}.py"), name))
     return usable, left_out
 
 
@@ -84,6 +109,18 @@ def _works(python: Path, name: str) -> bool:
     return subprocess.run([str(python), "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
 
 
+def importing(library: Library) -> float:
+    """Seconds of a processor that a program takes which imports a library and ends; the quickest of a few."""
+    command = [str(library.command[0]), "-c", f"import {library.module}"]
+    times = []
+    for _ in range(IMPORTS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
 class Following:
     """A client that runs: started, told to begin, listened to, and ended when the block is left."""
 
@@ -93,7 +130,7 @@ class Following:
         with log.open("wb") as errors:
             # Unbuffered, so that what `select` says is all there is.
             self._process = subprocess.Popen(
-                [library.python, library.program, *map(str, numbers)],
+                [*library.command, *map(str, numbers)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

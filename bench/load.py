@@ -20,6 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bench.client import Address, Caller, LoadError, call, connect
+from bench.collecting import collect
 from bench.defining import define, fetch, first, install, use
 from bench.definitions import SMALL, large_collection, large_object, small_collection, small_object
 from bench.fan import watch
@@ -288,6 +289,7 @@ _ACTIONS: dict[str, Callable[[Address, Job], Awaitable[Figure]]] = {
     "first": first,
     "use": use,
     "fetch": fetch,
+    "collect": collect,
 }
 
 

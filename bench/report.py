@@ -51,6 +51,7 @@ def _row(row: Row, figures: dict[str, list[Figure]], failures: dict[str, str]) -
         "budget": row.budget,
         "limit": row.limit,
         "against": row.against,
+        "budgets": row.budgets,
         "kapi": ours,
         "others": medians,
         "ratios": ratios,
@@ -103,8 +104,8 @@ def _cells(row: dict[str, Any], cores: int, name: str) -> list[str]:
 def _asked(row: dict[str, Any], compared_with: str) -> str:
     """What the row has to be: so many times better than what it is measured against, or below a limit."""
     asked = []
-    if row["budget"] and compared_with == row["against"]:
-        asked.append(f"≥ {row['budget']:g}{TIMES}")
+    if budget := row["budgets"].get(compared_with):
+        asked.append(f"≥ {budget:.3g}{TIMES}")
     if row["limit"] and compared_with == next(iter(row["others"]), NOTHING):
         asked.append(f"≤ {_value({'value': row['limit']}, row['unit'])}")
     return ", ".join(asked) or NOTHING

@@ -32,6 +32,13 @@ class Row:
     """In seconds or bytes, as figures are kept."""
     against: str = REFERENCE
     """Whose figure the budget is a multiple of."""
+    more_budgets: tuple[tuple[str, float], ...] = ()
+    """Others that it has to be so many times better than; below 1, that it may be worse by."""
+
+    @property
+    def budgets(self) -> dict[str, float]:
+        """How many times better it has to be, by whose figure."""
+        return {**({self.against: self.budget} if self.budget else {}), **dict(self.more_budgets)}
 
     @property
     def more_is_better(self) -> bool:

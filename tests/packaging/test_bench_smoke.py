@@ -66,6 +66,7 @@ ROWS = [
     "custom.memory.used",
     "custom.judge.typical",
     "custom.judge.large",
+    "client.import",
     "client.sync.some",
     "client.object",
     "client.start",
@@ -73,6 +74,8 @@ ROWS = [
     "client.drain",
     "client.late",
     "client.sync.many",
+    "client.memory",
+    "collect.owned",
     "apply.new",
     "apply.field",
     "apply.same",
@@ -153,7 +156,7 @@ def test_objects_are_as_large_as_they_are_said_to_be():
 def test_a_client_that_ends_says_why(tmp_path):
     program = tmp_path / "client.py"
     program.write_text("import sys\nprint('{\"what\": \"ready\"}', flush=True)\nsys.exit('no server')\n")
-    library = following.Library("broken", pathlib.Path(sys.executable), program)
+    library = following.Library("broken", (pathlib.Path(sys.executable), program))
     with following.Following(library, tmp_path / "kubeconfig", tmp_path / "log", [1, 2, 3]) as client:
         assert client.expect("ready") == {"what": "ready"}
         with pytest.raises(LoadError, match="ended: no server"):
@@ -168,6 +171,21 @@ def test_clients_that_cannot_be_installed_are_left_out_with_a_reason(tmp_path):
     usable, left_out = following.others(tmp_path)
     assert usable == []
     assert left_out == dict.fromkeys(following.OTHERS, "cannot be installed: no network")
+
+
+def test_a_program_for_go_is_left_out_where_there_is_no_go(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert following.controller_runtime(tmp_path) == (None, "there is no Go here to build it with")
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
+    go.chmod(0o755)
+    assert following.controller_runtime(tmp_path) == (None, "cannot be built: no network")
+
+
+def test_an_import_is_timed_in_the_environment_of_its_library():
+    assert following.importing(following.Library("quick", (pathlib.Path(sys.executable),), "json")) > 0
+    with pytest.raises(subprocess.CalledProcessError):
+        following.importing(following.Library("broken", (pathlib.Path(sys.executable),), "no_such_module"))
 
 
 def test_small_definitions_have_some_twenty_fields_and_take_their_objects():
@@ -253,13 +271,14 @@ def test_figures_and_what_is_asked_of_them_have_the_unit_of_their_row(row, value
 
 
 def test_each_comparison_has_a_line_and_a_budget_stands_by_the_one_it_is_against():
-    row = Row("a", "t", "s", 2.0, against="second")
-    figures = {KAPI: [{"value": 1.0}], "first": [{"value": 3.0}], "second": [{"value": 4.0}]}
+    row = Row("a", "t", "s", 2.0, against="second", more_budgets=(("third", 0.5),))
+    figures = {KAPI: [{"value": 1.0}], "first": [{"value": 3.0}], "second": [{"value": 4.0}], "third": [{"value": 0.8}]}
     bench = SimpleNamespace(figures={"a": figures}, failures={})
     lines = report._lines(report.rows_of(bench, [row])[0], cores=2)
     assert [(cells[0], cells[3], cells[6], cells[-1]) for cells in lines] == [
         ("t", "first", f"3.0{report.TIMES}", report.NOTHING),
         ("", "second", f"4.0{report.TIMES}", f"≥ 2{report.TIMES}"),
+        ("", "third", f"0.80{report.TIMES}", f"≥ 0.5{report.TIMES}"),
     ]
 
 

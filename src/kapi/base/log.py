@@ -6,6 +6,7 @@ Nothing that logs is handed bodies, headers or tokens, so nothing secret can rea
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import TextIO, cast
 
@@ -27,6 +28,25 @@ class _StandardError:
 
 
 _STDERR = cast("TextIO", _StandardError())
+
+
+def ensure_configured() -> None:
+    """Where nobody has set up structlog, do: as it is by itself, but on standard error, and without values.
+
+    By itself it prints the values of all variables with a traceback, if it finds a library that can. One of them may be
+    a password. Whoever sets structlog up, before or after, has his way.
+    """
+    if structlog.is_configured():
+        return
+    *processors, _ = structlog.get_config()["processors"]
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty() and os.name != "nt", exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(
+        processors=[*processors, renderer],
+        logger_factory=structlog.PrintLoggerFactory(file=_STDERR),
+        cache_logger_on_first_use=False,
+    )
 
 
 def configure(level: str) -> None:

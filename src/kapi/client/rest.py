@@ -12,9 +12,10 @@ import contextlib
 import logging
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode
 
+from kapi.api.errors import ApiError
 from kapi.client.credentials import Credentials
 from kapi.client.errors import (
     AnswerError,
@@ -24,6 +25,7 @@ from kapi.client.errors import (
     error_from_status,
     error_from_text,
 )
+from kapi.client.observer import following
 from kapi.client.proxy import proxy_for
 from kapi.client.ratelimit import TokenBucket
 from kapi.codec import json
@@ -32,11 +34,11 @@ from kapi.codec.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from kapi.api.errors import ApiError
     from kapi.base.clock import Clock
     from kapi.client.carrier import Carrier, Reply
     from kapi.client.config import ClientConfig
     from kapi.client.credentials import Presented
+    from kapi.client.observer import Observer
 
 JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -54,6 +56,8 @@ _BREAKS: Final = 2
 _BREAK_SECONDS: Final = 0.1
 
 _log = logging.getLogger("kapi.client")
+
+E = TypeVar("E", bound=Exception)
 
 
 class _Request(NamedTuple):
@@ -109,6 +113,8 @@ class RESTClient:
         self._limit = TokenBucket(config.qps, config.burst, clock=clock) if config.qps > 0 else None
         self._on_warning = on_warning or (lambda text: _log.warning("%s", text))
         self._carrier = carrier
+        self.observers: tuple[Observer, ...] = ()
+        """Who follows what is sent; see `observer`."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -233,7 +239,7 @@ class RESTClient:
                 if reply.status == 401 and may_renew and await self._credentials.renew(presented):
                     may_renew = False
                     continue
-                failure, delay = self._error(reply), _retry_after(request.method, reply)
+                failure, delay = _with_retry_after(self._error(reply), reply), _retry_after(request.method, reply)
             if delay is None or attempt >= retries or asyncio.get_running_loop().time() + delay >= deadline:
                 raise failure
             attempt += 1
@@ -246,6 +252,13 @@ class RESTClient:
 
             self._carrier = Transport(self.config, self._proxy)
         headers = [*request.headers, *presented.headers]
+        if self.observers:
+            with following(self.observers, request.method, request.url, headers) as exchange:
+                reply = await self._carrier.send(
+                    request.method, request.url, headers, request.data, tls=presented.tls, whole=whole
+                )
+                exchange.status = reply.status
+                return reply
         return await self._carrier.send(
             request.method, request.url, headers, request.data, tls=presented.tls, whole=whole
         )
@@ -287,11 +300,23 @@ def _query_text(value: Any) -> str:
 
 def _retry_after(method: str, reply: Reply) -> float | None:
     """Seconds the server asks us to wait before the request is made again; None when it is not to be made again."""
-    text = reply.headers.get("Retry-After", "")
+    seconds = _asked_to_wait(reply)
     may_repeat = reply.status == 429 or (reply.status == 503 and method in _IDEMPOTENT)
-    if not may_repeat or not text.isascii() or not text.isdigit():
-        return None
-    return min(float(text[:9]), MAX_RETRY_SECONDS)
+    return None if seconds is None or not may_repeat else min(float(seconds), MAX_RETRY_SECONDS)
+
+
+def _with_retry_after(error: E, reply: Reply) -> E:
+    """The error, with the wait that the server's header asks for where its Status asks for none."""
+    seconds = _asked_to_wait(reply)
+    if seconds and isinstance(error, ApiError) and not error.retry_after:
+        error.details = {**(error.details or {}), "retryAfterSeconds": seconds}
+    return error
+
+
+def _asked_to_wait(reply: Reply) -> int | None:
+    """Seconds of the Retry-After header; None when there is none, or when it is a date."""
+    text = reply.headers.get("Retry-After", "")
+    return int(text[:9]) if text.isascii() and text.isdigit() else None
 
 
 def _after_break(method: str, attempt: int) -> float | None:

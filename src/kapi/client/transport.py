@@ -117,23 +117,24 @@ async def _lines(
     content: aiohttp.StreamReader, base: str, max_bytes: int, idle_timeout: float | None
 ) -> AsyncIterator[bytes]:
     """The lines of a stream. aiohttp's own reader stops at 128 KiB, and watch events are longer than that."""
-    buffer = bytearray()
+    unfinished = bytearray()
     while True:
         with _translated(base):
             chunk = await _next_bytes(content, base, idle_timeout)
         if not chunk:
             break
-        searched = len(buffer)
-        buffer += chunk
-        start = 0
-        while (end := buffer.find(b"\n", max(start, searched))) >= 0:
-            if end > start:
-                yield bytes(buffer[start:end])
-            start = end + 1
-        del buffer[:start]
-        if len(buffer) > max_bytes:
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and unfinished:
+            lines[0] = bytes(unfinished) + lines[0]
+            unfinished.clear()
+        for line in lines:
+            if line:
+                yield line
+        unfinished += rest
+        if len(unfinished) > max_bytes:
             raise AnswerError(f"{base} sent a line of more than {max_bytes} bytes")
-    if buffer.strip():
+    if unfinished.strip():
         raise AnswerError(f"{base} ended the stream in the middle of a line")
 
 

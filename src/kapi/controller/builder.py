@@ -134,9 +134,10 @@ class Builder:
         timeout: float | None = None,
         sync_timeout: float = SYNC_SECONDS,
         needs_leader_election: bool = True,
+        warm_up: bool | None = None,
     ) -> Self:
         """How the controller works, see `ControllerOptions`."""
-        self._options = ControllerOptions(workers, rate_limiter, timeout, sync_timeout, needs_leader_election)
+        self._options = ControllerOptions(workers, rate_limiter, timeout, sync_timeout, needs_leader_election, warm_up)
         return self
 
     def complete(self, reconciler: Reconciler | ReconcileFunction) -> Controller:

@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from kapi.base.clock import SystemClock
+from kapi.base.log import ensure_configured
 from kapi.controller.controllermetrics import ControllerMeter
 from kapi.controller.queue import QueueShutDown, RateLimitingQueue
 from kapi.controller.reconcile import Request, Result, as_function, is_terminal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kapi.controller.ratelimit import RateLimiter
     from kapi.controller.reconcile import ReconcileFunction, Reconciler
     from kapi.controller.source import Source
+    from kapi.controller.tracing import Tracing
 
 SYNC_SECONDS = 120.0
 
@@ -45,6 +47,9 @@ _MISTAKES = (
     TypeError,
 )
 
+# Reconciles of a worker that never has to wait, before the event loop gets its turn.
+_SLICE = 32
+
 _NOTHING = Result()
 _log: FilteringBoundLogger = structlog.get_logger("kapi.controller")
 _current: contextvars.ContextVar[_Running | None] = contextvars.ContextVar("kapi_reconcile", default=None)
@@ -58,13 +63,32 @@ class _StrayCancellation(Exception):
     """A reconciler raised CancelledError although nobody had cancelled it; what it waited for was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Running:
-    """The reconcile that is going on in this context."""
+    """The reconcile that is going on in this context. Its id and logger are made when asked for: most never are."""
 
-    id: str
-    log: FilteringBoundLogger
-    may_act: Callable[[], bool] | None
+    __slots__ = ("_bound", "_id", "_log", "_request", "may_act")
+
+    def __init__(self, request: Request, log: FilteringBoundLogger, may_act: Callable[[], bool] | None) -> None:
+        self._request = request
+        self._log = log
+        self._bound: FilteringBoundLogger | None = None
+        self._id = ""
+        self.may_act = may_act
+
+    @property
+    def id(self) -> str:
+        """The same at each asking, and no other reconcile's."""
+        if not self._id:
+            self._id = str(uuid.uuid4())
+        return self._id
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """The controller's logger, with what this reconcile is of."""
+        if self._bound is None:
+            namespace, name = self._request
+            self._bound = self._log.bind(namespace=namespace, name=name, reconcileID=self.id)
+        return self._bound
 
 
 def reconcile_id() -> str:
@@ -91,7 +115,9 @@ class ControllerOptions:
 
     `timeout` is for one reconcile, in seconds; None waits for ever. `rate_limiter` belongs to one controller; unless
     given, failed keys come back after 5 ms, then twice that, up to 1000 s, and not more than 10 per second in all.
-    `sync_timeout` is how long the sources may take to become ready.
+    `sync_timeout` is how long the sources may take to become ready. With `warm_up` the sources of a process that does
+    not lead are started all the same, so that it only needs to begin when it does; None leaves that to the manager. It
+    has a price: the keys of all that comes and goes meanwhile wait in the queue, however many they are.
     """
 
     workers: int = 1
@@ -99,6 +125,7 @@ class ControllerOptions:
     timeout: float | None = None
     sync_timeout: float = SYNC_SECONDS
     needs_leader_election: bool = True
+    warm_up: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -139,8 +166,11 @@ class Controller:
         self._log: FilteringBoundLogger = structlog.get_logger("kapi.controller", controller=name, **(log_fields or {}))
         self.may_act: Callable[[], bool] | None = None
         """Asked before each reconcile, if given: a process that was frozen must not act in another's time."""
+        self.tracing: Tracing | None = None
+        """Makes a span of each reconcile, if given."""
         self._stopping = asyncio.Event()
         self._has_run = False
+        self._is_warm = False
         self._is_started = False
 
     def __repr__(self) -> str:
@@ -152,6 +182,11 @@ class Controller:
         return self._options.needs_leader_election
 
     @property
+    def wants_warm_up(self) -> bool | None:
+        """Whether to call `warm_up` before this process leads; None for whatever is usual."""
+        return self._options.warm_up
+
+    @property
     def is_started(self) -> bool:
         """Whether the sources were ready and the workers are at work, or have been."""
         return self._is_started
@@ -161,13 +196,29 @@ class Controller:
         if self._stopping.is_set():
             raise RuntimeError(f"controller {self.name!r} has been stopped")
         self._sources.append(source)
-        if self._has_run:
+        if self._has_run or self._is_warm:
             await self._ready(source)
 
     def stop(self) -> None:
         """Take no more keys; `run` returns when the reconciles that are going on have ended."""
         self._stopping.set()
         self.queue.shut_down()
+        if self._is_warm and not self._has_run:
+            self._stop_sources()
+
+    async def warm_up(self) -> None:
+        """Start the sources and wait for them, ahead of `run`, which then goes to work at once.
+
+        Nothing is reconciled before `run`. Whoever warms a controller up runs it or stops it.
+
+        Raises:
+            SyncTimeout: a source did not become ready in time.
+            RuntimeError: it was run or warmed up before.
+        """
+        if self._has_run or self._is_warm:
+            raise RuntimeError(f"controller {self.name!r} is warm already")
+        self._is_warm = True
+        await self._sources_are_ready()
 
     async def run(self) -> None:
         """Start the sources, wait for them, and work until `stop`. Cancelling it cancels the reconciles too.
@@ -179,9 +230,10 @@ class Controller:
         if self._has_run:
             raise RuntimeError(f"controller {self.name!r} was run before: a controller runs once")
         self._has_run = True
+        ensure_configured()
         self._meter.max_workers.set(self._options.workers)
         try:
-            if await self._sources_are_ready():
+            if self._is_warm or await self._sources_are_ready():
                 self._log.info("starting workers", workers=self._options.workers)
                 self._is_started = True
                 async with asyncio.TaskGroup() as group:
@@ -190,8 +242,11 @@ class Controller:
                 self._log.info("all workers finished")
         finally:
             self.stop()
-            for source in self._sources:
-                source.stop()
+            self._stop_sources()
+
+    def _stop_sources(self) -> None:
+        for source in self._sources:
+            source.stop()
 
     async def _sources_are_ready(self) -> bool:
         """Start the sources together; False when the controller was stopped meanwhile."""
@@ -228,6 +283,7 @@ class Controller:
             raise SyncTimeout(f"controller {self.name!r}: {source} did not sync within {seconds:g} s") from None
 
     async def _work(self) -> None:
+        reconciled = 0
         # Keys that are left when we are told to stop stay where they are: whoever comes next lists everything anyway.
         while not self.queue.is_shutting_down:
             try:
@@ -244,40 +300,56 @@ class Controller:
             finally:
                 self._meter.active_workers.dec()
                 self.queue.done(request)
+            reconciled += 1
+            if not reconciled % _SLICE:
+                await asyncio.sleep(0)
 
     async def _handle(self, request: Request, priority: int) -> None:
         """One reconcile, and what follows from how it ended."""
-        identity = str(uuid.uuid4())
-        log = self._log.bind(namespace=request.namespace, name=request.name, reconcileID=identity)
+        running = _Running(request, self._log, self.may_act)
         # The worker's own context: the next reconcile overwrites it, and nobody looks in between.
-        _current.set(_Running(identity, log, self.may_act))
+        _current.set(running)
+        span = None if self.tracing is None else self.tracing.reconcile(self.name, request, running.id)
         started = self._clock.monotonic()
         try:
             result = await self._call(request) or _NOTHING
         except Exception as error:
-            self._failed(request, priority, error, log)
+            self._failed(request, priority, error, running.log)
+            if span is not None:
+                span.failed(error)
         else:
             self._succeeded(request, priority, result)
+            if span is not None:
+                span.succeeded(result)
         finally:
             self._meter.seconds.observe(self._clock.monotonic() - started)
+            if span is not None:
+                span.end()
 
     async def _call(self, request: Request) -> Result | None:
-        """Reconcile within the timeout, and keep cancellations that are not ours from ending the worker."""
-        scope = asyncio.timeout(self._options.timeout)
+        """Reconcile, and keep cancellations that are not ours from ending the worker."""
         try:
-            async with scope:
+            if self._options.timeout is None:
                 result = await self._reconcile(request)
-            if result is None or isinstance(result, Result):
-                return result
-            raise TypeError(f"the reconciler returned {result!r}: expected a Result or None")
+            else:
+                result = await self._within(self._options.timeout, request)
         except asyncio.CancelledError as error:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
                 raise
             raise _StrayCancellation("the reconciler raised CancelledError and was not cancelled") from error
+        if result is None or isinstance(result, Result):
+            return result
+        raise TypeError(f"the reconciler returned {result!r}: expected a Result or None")
+
+    async def _within(self, seconds: float, request: Request) -> Result | None:
+        scope = asyncio.timeout(seconds)
+        try:
+            async with scope:
+                return await self._reconcile(request)
         except TimeoutError as error:
             if scope.expired():
-                raise TimeoutError(f"the reconcile took longer than {self._options.timeout:g} s") from error
+                raise TimeoutError(f"the reconcile took longer than {seconds:g} s") from error
             raise
         finally:
             if scope.expired():

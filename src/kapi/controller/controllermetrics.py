@@ -5,9 +5,15 @@ One set of families per registry; the series of a controller are there, at zero,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from kapi.controller.meters import Families, counts, distributions, levels
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from kapi.controller.meters import Count, Family, Level
 
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
@@ -17,30 +23,27 @@ _BUCKETS = (
 )
 
 
-class _Families:
+class _Families(Families):
     """The metric families of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"controller_runtime_{name}", text, ("controller", *labels), registry=registry)
+        super().__init__()
+        self.total = self._counts("reconcile", "Reconciles, by how they ended.", "result")
+        self.errors = self._counts("reconcile_errors", "Reconciles that failed.")
+        self.terminal = self._counts("terminal_reconcile_errors", "Reconciles that failed for good.")
+        self.panics = self._counts("reconcile_panics", "Reconciles that failed through a mistake in the program.")
+        self.timeouts = self._counts("reconcile_timeouts", "Reconciles that took longer than they may.")
+        self.max_workers = self._levels("max_concurrent_reconciles", "Workers there are.")
+        self.active_workers = self._levels("active_workers", "Workers that have something to do.")
+        name, text = "controller_runtime_reconcile_time_seconds", "How long a reconcile takes."
+        self.seconds = self.add(distributions(name, text, ("controller",), _BUCKETS))
+        registry.register(self)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"controller_runtime_{name}", text, ("controller",), registry=registry)
+    def _counts(self, name: str, text: str, *labels: str) -> Family[Count]:
+        return self.add(counts(f"controller_runtime_{name}", text, ("controller", *labels)))
 
-        self.total = counter("reconcile", "Reconciles, by how they ended.", "result")
-        self.errors = counter("reconcile_errors", "Reconciles that failed.")
-        self.terminal = counter("terminal_reconcile_errors", "Reconciles that failed for good.")
-        self.panics = counter("reconcile_panics", "Reconciles that failed through a mistake in the program.")
-        self.timeouts = counter("reconcile_timeouts", "Reconciles that took longer than they may.")
-        self.max_workers = gauge("max_concurrent_reconciles", "Workers there are.")
-        self.active_workers = gauge("active_workers", "Workers that have something to do.")
-        self.seconds = Histogram(
-            "controller_runtime_reconcile_time_seconds",
-            "How long a reconcile takes.",
-            ("controller",),
-            buckets=_BUCKETS,
-            registry=registry,
-        )
+    def _levels(self, name: str, text: str) -> Family[Level]:
+        return self.add(levels(f"controller_runtime_{name}", text, ("controller",)))
 
 
 class ControllerMeter:

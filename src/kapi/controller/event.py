@@ -6,8 +6,9 @@ asks for `.object()`. Predicates and enqueue handlers are functions of these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from kapi.controller.queue import LIVE_PRIORITY, LOW_PRIORITY
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Created(Generic[T]):
+class Created(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """An object is there that we did not know. `initial`: it was there before we looked."""
 
     object: Cached[T]
@@ -30,8 +30,7 @@ class Created(Generic[T]):
         return LOW_PRIORITY if self.initial else LIVE_PRIORITY
 
 
-@dataclass(frozen=True, slots=True)
-class Updated(Generic[T]):
+class Updated(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """An object has another state, or (in a resync) is only shown again, with one and the same resourceVersion."""
 
     old: Cached[T]
@@ -43,8 +42,7 @@ class Updated(Generic[T]):
         return LOW_PRIORITY if self.old.resource_version == self.object.resource_version else LIVE_PRIORITY
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted(Generic[T]):
+class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """An object is gone. `stale`: we missed how, and `object` may not be its very last state."""
 
     object: Cached[T]

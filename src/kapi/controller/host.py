@@ -5,7 +5,7 @@ A manager is a host; so is whatever a test puts together. Controllers know hosts
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -34,6 +34,15 @@ class Runnable(Protocol):
 
     def stop(self) -> None:
         """Come to an end: `run` returns when what is going on is finished. May be called before `run`, and again."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """Something that has metrics, and is told where they go."""
+
+    def measure(self, registry: CollectorRegistry, /) -> None:
+        """Count in a registry from now on."""
         ...
 
 

@@ -8,6 +8,9 @@
 Order: the pages about the process, the caches, what may run anywhere, then, once this process leads, the controllers.
 When it ends, controllers finish what they are at, the lease is released, and only then do caches and pages go.
 
+Caches are filled whether this process leads or not, so one that takes over reads them from memory. With `warm_up` its
+controllers' queues are filled, too, before it even stands for election; still nothing is reconciled without the lease.
+
 A process that loses its lease must not go on: the manager stops what leads and raises `LeadershipLost`. Whoever
 supervises the process starts it again, as a candidate.
 """
@@ -27,21 +30,28 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kapi.api.meta import GroupVersionResource
 from kapi.base.clock import SystemClock
+from kapi.base.log import ensure_configured
 from kapi.base.pages import Page, PageServer
 from kapi.client.dynamic import DynamicClient
+from kapi.client.metrics import RequestMeter
 from kapi.controller.builder import builder
 from kapi.controller.controller import Controller
+from kapi.controller.host import Measured
 from kapi.controller.leader import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election, LeaderElector
 from kapi.controller.reader import CachedClient
 from kapi.controller.recorder import EventRecorder
-from kapi.informer.factory import SharedInformerFactory
+from kapi.controller.tracing import Tracing
+from kapi.informer.factory import SharedInformerFactory, namespaces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+
+    from opentelemetry.trace import Tracer
 
     from kapi.base.clock import Clock
     from kapi.client.client import Client
     from kapi.client.mapper import RESTMapper
+    from kapi.client.observer import Observer
     from kapi.controller.builder import Builder
     from kapi.controller.host import Runnable
 
@@ -80,7 +90,12 @@ class Manager:
     """A host of controllers; see the module for what it promises.
 
     `client` reads from the caches of the kinds controllers watch and sees its own writes; `live` asks the server each
-    time. Without `namespace`, what `WATCH_NAMESPACE` says counts, and all namespaces if it says nothing.
+    time. `namespace` is one, or several as in `a,b`; `namespaces` names them one by one; `namespaces_of` says what is
+    refused. Without either, what `WATCH_NAMESPACE` says counts, and all namespaces if it says nothing.
+
+    `registry` holds the metrics of everything that runs here, and of the requests of `live` meanwhile. `tracer` makes
+    spans of reconciles and of what they ask, see `tracing`; without it nothing is traced. `warm_up` is for controllers
+    whose options do not say.
     """
 
     def __init__(
@@ -88,21 +103,30 @@ class Manager:
         live: Client,
         *,
         namespace: str | None = None,
+        namespaces: Iterable[str] | None = None,
         leadership: Leadership | None = None,
         pages: tuple[str, int] | None = None,
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
+        tracer: Tracer | None = None,
+        warm_up: bool = False,
     ) -> None:
-        if namespace is None:
-            namespace = os.environ.get("WATCH_NAMESPACE", "")
-        if "," in namespace:
-            raise ValueError(f"namespace {namespace!r}: one manager watches one namespace, or all of them")
+        self.namespaces = _watched(namespace, namespaces)
+        """The namespaces that are watched; none stands for all of them."""
         self.live = live
         self.client = CachedClient(live)
         self.clock = clock or SystemClock()
         self.registry = registry or CollectorRegistry()
-        self.informers = SharedInformerFactory(live.rest, mapper=live.mapper, namespace=namespace, clock=clock)
+        self.informers = SharedInformerFactory(
+            live.rest,
+            mapper=live.mapper,
+            namespace=",".join(self.namespaces),
+            clock=clock,
+            registry=self.registry,
+        )
         self.elector = self._elector(leadership)
+        self._tracing = Tracing(tracer) if tracer is not None else None
+        self._warm_up = warm_up
         self._pages = pages
         self._runnables: list[Runnable] = []
         self._recorders: dict[str, EventRecorder] = {}
@@ -126,9 +150,13 @@ class Manager:
         """Run something with the rest; before `run`."""
         if self._is_running:
             raise RuntimeError(f"{runnable.name} comes too late: the manager runs already")
-        if self.elector is not None and runnable.needs_leader_election and isinstance(runnable, Controller):
-            elector = self.elector
-            runnable.may_act = lambda: elector.is_leading
+        if isinstance(runnable, Measured):
+            runnable.measure(self.registry)
+        if isinstance(runnable, Controller):
+            runnable.tracing = self._tracing
+            if self.elector is not None and runnable.needs_leader_election:
+                elector = self.elector
+                runnable.may_act = lambda: elector.is_leading
         self._runnables.append(runnable)
 
     def recorder(self, controller: str) -> EventRecorder:
@@ -155,7 +183,9 @@ class Manager:
         if self._is_running:
             raise RuntimeError("a manager runs once")
         self._is_running = True
+        ensure_configured()
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(self._observed())
             if signals:
                 stack.enter_context(_stopped_by_signals(self._stopping))
             if self._pages is not None:
@@ -170,11 +200,22 @@ class Manager:
             leading = [one for one in self._runnables if one.needs_leader_election]
             await self._run_all(anywhere, leading)
 
+    @contextlib.contextmanager
+    def _observed(self) -> Iterator[None]:
+        """Have metrics and traces follow the client while the manager runs; others may use it before and after."""
+        rest = self.live.rest
+        mine: list[Observer] = [RequestMeter(self.registry), *([self._tracing] if self._tracing else ())]
+        rest.observers = (*rest.observers, *mine)
+        try:
+            yield
+        finally:
+            rest.observers = tuple(one for one in rest.observers if one not in mine)
+
     def _share_caches(self) -> None:
         """Let the client read from every cache that holds a kind whole."""
         for collection, informer in self.informers.informers.items():
             if not (collection.labels or collection.fields or collection.is_metadata_only or collection.cls is dict):
-                self.client.use(collection.gvk, informer, namespace=collection.namespace)
+                self.client.use(collection.gvk, informer, namespaces=collection.namespaces)
 
     async def _run_all(self, anywhere: Sequence[Runnable], leading: Sequence[Runnable]) -> None:
         async def lead() -> None:
@@ -183,18 +224,39 @@ class Manager:
         async def when_leading() -> None:
             if self.elector is None:
                 await lead()
-            elif not await self._until_stopped(self.elector.run(lead)):
+            elif await self._warmed_up(warm) and not await self._until_stopped(self.elector.run(lead)):
                 raise LeadershipLost(self.elector.why_lost)
 
+        warm = [one for one in leading if isinstance(one, Controller) and self._is_to_warm_up(one)]
         tasks = [asyncio.ensure_future(_together(anywhere, self._stopping)), asyncio.ensure_future(when_leading())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             self._stopping.set()
             results = await asyncio.gather(*tasks, return_exceptions=True)
+            for controller in warm:  # those that never led have been running in part
+                controller.stop()
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+    async def _warmed_up(self, controllers: Sequence[Controller]) -> bool:
+        """Fill the queues of some controllers; False when the manager was stopped before they were full."""
+        task = asyncio.ensure_future(_warm_up(controllers))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return False
+            task.result()
+            return True
+        finally:
+            task.cancel()
+            stopping.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
+
+    def _is_to_warm_up(self, controller: Controller) -> bool:
+        return self._warm_up if controller.wants_warm_up is None else controller.wants_warm_up
 
     async def _until_stopped(self, term: Coroutine[Any, Any, bool]) -> bool:
         """One term of leadership; waiting for it ends when the manager does."""
@@ -235,7 +297,34 @@ class Manager:
         if leadership is None:
             return None
         leases = DynamicClient(self.live.rest).resource(LEASES, leadership.namespace)
-        return LeaderElector(leases, leadership.election(), clock=self.clock)
+        elector = LeaderElector(leases, leadership.election(), clock=self.clock)
+        elector.measure(self.registry)
+        return elector
+
+
+def _watched(namespace: str | None, namespaces: Iterable[str] | None) -> tuple[str, ...]:
+    if namespaces is not None:
+        if namespace is not None:
+            raise ValueError("say namespace or namespaces, not both")
+        if isinstance(namespaces, str):
+            raise TypeError(f"namespaces={namespaces!r}: a text with several names is called namespace")
+        return namespaces_of(namespaces)
+    if namespace is not None:
+        return namespaces_of(namespace)
+    try:
+        return namespaces_of(os.environ.get("WATCH_NAMESPACE", ""))
+    except ValueError as error:
+        raise ValueError(f"WATCH_NAMESPACE: {error}") from None
+
+
+async def _warm_up(controllers: Sequence[Controller]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for controller in controllers:
+                group.create_task(controller.warm_up())
+    except BaseExceptionGroup as errors:
+        # One reason not to go on is enough, and easier to read and to catch than a group of them.
+        raise errors.exceptions[0] from None
 
 
 async def _together(runnables: Sequence[Runnable], stopping: asyncio.Event) -> None:

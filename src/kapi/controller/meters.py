@@ -1,6 +1,6 @@
 """Counters and histograms for paths that run many thousand times a second, read off when Prometheus asks.
 
-Those of the Prometheus library take a lock and walk the buckets at each step, which cost as much as the queue itself.
+Those of the Prometheus library take a lock and walk the buckets at each step, which costs as much as the queue itself.
 These live on one event loop and need neither: a step is an addition. A family hands out one meter for each set of label
 values and, when it is collected, says what they stand at, under the same names and in the same form.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-M = TypeVar("M", "Count", "Level", "Distribution")
+
+class Meter(Protocol):
+    """Something that stands at a value."""
+
+    def report(self, metric: Any, labels: Sequence[str]) -> None:
+        """Add what it stands at to the metric of its family."""
+        ...
+
+
+M = TypeVar("M", bound=Meter)
 
 
 class Count:
@@ -35,18 +44,15 @@ class Count:
         """One more."""
         self.value += 1
 
+    def report(self, metric: Any, labels: Sequence[str]) -> None:
+        """See `Meter`."""
+        metric.add_metric(labels, self.value)
 
-class Level:
+
+class Level(Count):
     """Something that rises and falls."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def inc(self) -> None:
-        """One more."""
-        self.value += 1
+    __slots__ = ()
 
     def dec(self) -> None:
         """One less."""
@@ -58,68 +64,80 @@ class Level:
 
 
 class Distribution:
-    """How often a value fell between which bounds; `counts` has one place more than there are bounds."""
+    """How often a value fell between which bounds; a bound belongs to what is below it."""
 
-    __slots__ = ("bounds", "counts", "sum")
+    __slots__ = ("_bounds", "_counts", "_sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+        self._bounds = bounds
+        # One place more than there are bounds, for what is above all of them.
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """One more value. A bound belongs to what is below it."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+        """One more value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
 
-    def buckets(self) -> list[tuple[str, float]]:
-        """How many values were not above each bound, and in all, as Prometheus wants to be told."""
-        names = [*map(floatToGoString, self.bounds), "+Inf"]
-        return list(zip(names, accumulate(self.counts), strict=True))
+    def report(self, metric: Any, labels: Sequence[str]) -> None:
+        """See `Meter`."""
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        metric.add_metric(labels, list(zip(names, accumulate(self._counts), strict=True)), self._sum)
 
 
 class Family(Generic[M]):
     """Meters of one name, by the values of their labels. A meter once asked for stays."""
 
-    def __init__(self, name: str, text: str, labels: Sequence[str], make: Callable[[], M]) -> None:
-        self._name = name
-        self._text = text
-        self._labels = labels
+    def __init__(self, metric: Callable[[], Metric], make: Callable[[], M]) -> None:
+        self._metric = metric
         self._make = make
         self._meters: dict[tuple[str, ...], M] = {}
 
     def labels(self, *values: str) -> M:
         """The meter of these values; it is there, at zero, from now on."""
-        if len(values) != len(self._labels):
-            raise ValueError(f"{self._name}: {values} are not values of {', '.join(self._labels)}")
         meter = self._meters.get(values)
         if meter is None:
             meter = self._meters[values] = self._make()
         return meter
 
-    def metric(self) -> Metric:
+    def collect(self) -> Metric:
         """What all of them stand at. May be asked from another thread."""
-        empty = self._make()
-        if isinstance(empty, Distribution):
-            histogram = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-            for values, meter in list(self._meters.items()):
-                assert isinstance(meter, Distribution)
-                histogram.add_metric(values, meter.buckets(), meter.sum)
-            return histogram
-        kind = GaugeMetricFamily if isinstance(empty, Level) else CounterMetricFamily
-        found = kind(self._name, self._text, labels=self._labels)
+        metric = self._metric()
         for values, meter in list(self._meters.items()):
-            assert not isinstance(meter, Distribution)
-            found.add_metric(values, meter.value)
-        return found
+            meter.report(metric, values)
+        return metric
+
+
+def counts(name: str, text: str, labels: Sequence[str]) -> Family[Count]:
+    """A family of counters."""
+    return Family(lambda: CounterMetricFamily(name, text, labels=labels), Count)
+
+
+def levels(name: str, text: str, labels: Sequence[str]) -> Family[Level]:
+    """A family of gauges."""
+    return Family(lambda: GaugeMetricFamily(name, text, labels=labels), Level)
+
+
+def distributions(name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> Family[Distribution]:
+    """A family of histograms."""
+    return Family(lambda: HistogramMetricFamily(name, text, labels=labels), lambda: Distribution(bounds))
 
 
 class Families(Collector):
-    """Several families as one collector."""
+    """Several families as one collector. Its subclasses name them; `_all` keeps them in order."""
 
-    def __init__(self, families: Iterable[Family[Count] | Family[Level] | Family[Distribution]]) -> None:
-        self._families = list(families)
+    def __init__(self) -> None:
+        self._all: list[Family[Any]] = []
+
+    def add(self, family: Family[M]) -> Family[M]:
+        """One more."""
+        self._all.append(family)
+        return family
 
     def collect(self) -> Iterable[Metric]:
         """Every family, as it stands."""
-        return [family.metric() for family in self._families]
+        return [family.collect() for family in self._all]
+
+    def describe(self) -> Iterable[Metric]:
+        """The families there are: a registry asks once, to know the names that are taken."""
+        return [family.collect() for family in self._all]

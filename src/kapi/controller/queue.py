@@ -94,7 +94,8 @@ class WorkQueue(Generic[K]):
         self._meter.added(key, priority)
         if key not in self._processing:
             self._ready.push(key, priority)
-            self._wake_worker()
+            if self._workers:
+                self._wake_worker()
 
     async def get(self) -> K:
         """Wait for a key and take it; `done` must follow. QueueShutDown when there will be no more."""
@@ -103,7 +104,7 @@ class WorkQueue(Generic[K]):
 
     async def get_with_priority(self) -> tuple[K, int]:
         """As `get`, with the priority the key had."""
-        while not len(self._ready):
+        while not self._ready:
             if self._shutting_down:
                 raise QueueShutDown(self.name)
             await self._wait_for_key()

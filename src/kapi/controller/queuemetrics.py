@@ -11,12 +11,15 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+
+from kapi.controller.meters import Families, counts, distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
     from kapi.base.clock import Clock
 
@@ -71,7 +74,7 @@ class QueueMeter(Generic[K]):
 
     def __init__(self, name: str, clock: Clock, dirty: Mapping[K, int], families: _Families) -> None:
         self.name = name
-        self._clock = clock
+        self._monotonic = clock.monotonic
         self._dirty = dirty
         # Bounded by the keys of the queue: a key is in here only while it is dirty or being worked on.
         self._added_at: dict[K, float] = {}
@@ -84,17 +87,17 @@ class QueueMeter(Generic[K]):
 
     def added(self, key: K, priority: int) -> None:
         """A key became dirty."""
-        self._adds.inc()
-        self._added_at[key] = self._clock.monotonic()
+        self._adds.value += 1
+        self._added_at[key] = self._monotonic()
 
     def taken(self, key: K) -> None:
         """A worker took a key."""
-        now = self._taken_at[key] = self._clock.monotonic()
+        now = self._taken_at[key] = self._monotonic()
         self._waits.observe(now - self._added_at.pop(key))
 
     def finished(self, key: K) -> None:
         """A worker gave a key back."""
-        self._works.observe(self._clock.monotonic() - self._taken_at.pop(key))
+        self._works.observe(self._monotonic() - self._taken_at.pop(key))
 
     def retried(self) -> None:
         """A key was asked to come later."""
@@ -117,40 +120,31 @@ class QueueMeter(Generic[K]):
         if not started:
             # The clock may be one of a loop that is over; without work there is nothing to ask it.
             return []
-        now = self._clock.monotonic()
+        now = self._monotonic()
         return [now - start for start in started]
 
 
-class _Families(Collector):
+class _Families(Families):
     """The metric families of one registry, and the gauges read off its queues."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.adds = Counter("workqueue_adds", "Keys added to the work queue.", _LABELS, registry=registry)
-        self.retries = Counter("workqueue_retries", "Keys asked to come back later.", _LABELS, registry=registry)
-        self.waits = Histogram(
-            "workqueue_queue_duration_seconds",
-            "How long a key waits until a worker takes it.",
-            _LABELS,
-            buckets=_BUCKETS,
-            registry=registry,
-        )
-        self.works = Histogram(
-            "workqueue_work_duration_seconds",
-            "How long the work on a key takes.",
-            _LABELS,
-            buckets=_BUCKETS,
-            registry=registry,
-        )
+        super().__init__()
+        self.adds = self.add(counts("workqueue_adds", "Keys added to the work queue.", _LABELS))
+        self.retries = self.add(counts("workqueue_retries", "Keys asked to come back later.", _LABELS))
+        waits = "How long a key waits until a worker takes it."
+        self.waits = self.add(distributions("workqueue_queue_duration_seconds", waits, _LABELS, _BUCKETS))
+        works = "How long the work on a key takes."
+        self.works = self.add(distributions("workqueue_work_duration_seconds", works, _LABELS, _BUCKETS))
         # A queue that nobody holds any more takes its gauges with it.
         self.meters: WeakSet[QueueMeter[Any]] = WeakSet()
         registry.register(self)
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
+    def describe(self) -> Iterable[Metric]:
         """The families without values: registering asks, and must not need a clock."""
-        return self._gauges()
+        return [*super().describe(), *self._gauges()]
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The gauges as they are now."""
+    def collect(self) -> Iterable[Metric]:
+        """Everything as it is now."""
         depth, unfinished, longest = self._gauges()
         by_name: dict[str, list[QueueMeter[Any]]] = {}
         for meter in list(self.meters):
@@ -165,7 +159,7 @@ class _Families(Collector):
             running = [seconds for meter in meters for seconds in meter.running()]
             unfinished.add_metric((name, name), sum(running))
             longest.add_metric((name, name), max(running, default=0.0))
-        return depth, unfinished, longest
+        return [*super().collect(), depth, unfinished, longest]
 
     @staticmethod
     def _gauges() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:

@@ -4,7 +4,9 @@ A cache is a little behind the server. A reconciler that writes and is called ag
 was before, and do its work twice. So what was written through this client is remembered until the cache has it; until
 then that object is read from the server. Everything else comes from memory.
 
-Kinds nobody watches are read from the server, too. Promise: a get after a write through the same client shows the
+Kinds nobody watches are read from the server, too, and so are namespaces nobody watches. A list of all namespaces comes
+from the server where one namespace is watched; where several are, it is what is in these: such a program is mostly not
+allowed to look any further. Promise: a get after a write through the same client shows the
 object at least as new as the write left it. And a reconcile whose process has lost its lease meanwhile writes nothing
 through it.
 """
@@ -22,7 +24,7 @@ from kapi.client.client import ALL_NAMESPACES
 from kapi.controller.controller import reconcile_may_act
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Unpack
 
     from kapi.client.client import Client
@@ -41,9 +43,9 @@ class NotLeading(Exception):
 class _Written(Generic[T]):
     """What was written of one kind and is not in its cache yet: a revision, or the uid of what was deleted."""
 
-    def __init__(self, informer: SharedInformer[T], namespace: str) -> None:
+    def __init__(self, informer: SharedInformer[T], namespaces: tuple[str, ...]) -> None:
         self.informer = informer
-        self._namespace = namespace
+        self.namespaces = namespaces
         self._revisions: dict[ObjectKey, int] = {}
         self._deleted: dict[ObjectKey, str] = {}
         informer.add_raw_handler(self, name="own writes")
@@ -52,8 +54,8 @@ class _Written(Generic[T]):
         return bool(self._revisions or self._deleted)
 
     def covers(self, namespace: str) -> bool:
-        """Whether the cache holds a namespace; the empty one is that of kinds without, or means all."""
-        return not self._namespace or namespace == self._namespace
+        """Whether the cache holds a namespace; the empty one is that of objects without."""
+        return not self.namespaces or not namespace or namespace in self.namespaces
 
     def wrote(self, obj: Any) -> None:
         """Note what the server answered to a write."""
@@ -104,10 +106,11 @@ class _Written(Generic[T]):
             self._revisions.pop(obj.key, None)
 
     def _seen(self, obj: Cached[T]) -> None:
-        if _number(obj.resource_version) >= self._revisions.get(obj.key, 0):
-            self._revisions.pop(obj.key, None)
-        if obj.metadata().deletion_timestamp:
-            self._deleted.pop(obj.key, None)
+        # Of most objects nothing was written here that the cache lacks, and all of them come by.
+        if obj.key in self._revisions and _number(obj.resource_version) >= self._revisions[obj.key]:
+            del self._revisions[obj.key]
+        if obj.key in self._deleted and obj.metadata().deletion_timestamp:
+            del self._deleted[obj.key]
 
 
 class CachedClient:
@@ -118,12 +121,12 @@ class CachedClient:
         self._kinds: dict[GroupVersionKind, _Written[Any]] = {}
 
     def use(
-        self, kind: type[Any] | GroupVersionKind, informer: SharedInformer[Any], *, namespace: str = ALL_NAMESPACES
+        self, kind: type[Any] | GroupVersionKind, informer: SharedInformer[Any], *, namespaces: Iterable[str] = ()
     ) -> None:
-        """Read a kind from the cache of an informer from now on: one namespace of it, or all it has."""
+        """Read a kind from the cache of an informer from now on: the namespaces that it is of, or all there are."""
         gvk = kind if isinstance(kind, GroupVersionKind) else SCHEME.gvk_of(kind)
         if gvk not in self._kinds:
-            self._kinds[gvk] = _Written(informer, namespace)
+            self._kinds[gvk] = _Written(informer, tuple(namespaces))
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -157,10 +160,20 @@ class CachedClient:
     ) -> list[T]:
         """Objects of a kind, in one namespace or in all, that have some labels."""
         written = self._kinds.get(SCHEME.gvk_of(kind))
-        if written is None or not written.informer.has_synced or not written.covers(namespace) or written:
-            answer = await self.live.list(kind, namespace=namespace, labels=labels or None)
-            return list(answer.items)
-        return written.informer.lister.list(namespace=namespace or None, labels=labels or None)
+        restricted = () if written is None or namespace else await self._namespaces(kind, written)
+        is_held = written is not None and written.covers(namespace) and len(restricted) != 1
+        if is_held and written is not None and written.informer.has_synced and not written:
+            return written.informer.lister.list(namespace=namespace or None, labels=labels or None)
+        # Never more than the cache holds, which may be all that we are allowed to read.
+        places = restricted if is_held and restricted else (namespace,)
+        answers = [await self.live.list(kind, namespace=place, labels=labels or None) for place in places]
+        return [obj for answer in answers for obj in answer.items]
+
+    async def _namespaces(self, kind: type[T], written: _Written[Any]) -> tuple[str, ...]:
+        """The namespaces that a cache is restricted to, which it is not for a kind that has none."""
+        if not written.namespaces or not (await self.live.mapper.by_kind(SCHEME.gvk_of(kind))).namespaced:
+            return ()
+        return written.namespaces
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -199,14 +212,17 @@ class CachedClient:
     async def delete(self, obj: T, **options: Unpack[DeleteOptions]) -> None:
         """Delete an object; one that is gone already is no error."""
         _check_may_act()
+        gone: Any = obj
+        gvk, namespace = SCHEME.gvk_of(gone), namespace_of(gone)
+        written = self._kinds.get(gvk)
+        if written is not None and not namespace and (await self.live.mapper.by_kind(gvk)).namespaced:
+            namespace = self.live.namespace
         try:
             await self.live.delete(obj, **options)
         except NotFound:
             return
-        gone: Any = obj
-        written = self._kinds.get(SCHEME.gvk_of(gone))
-        if written is not None and written.covers(namespace_of(gone)):
-            written.deleted(ObjectKey.of(gone), uid_of(gone))
+        if written is not None and written.covers(namespace):
+            written.deleted(ObjectKey(namespace, name_of(gone)), uid_of(gone))
 
     def _wrote(self, obj: T) -> T:
         answer: Any = obj

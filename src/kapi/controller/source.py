@@ -109,7 +109,8 @@ class _Feed(Generic[T]):
             if not predicate(event):
                 return None
         requests = self._handler(event)
-        if isinstance(requests, Awaitable):
+        # Most handlers answer with a tuple, and asking what can be awaited takes longer than they do.
+        if type(requests) is not tuple and isinstance(requests, Awaitable):
             return self._add_later(requests, event.priority)
         self._add(requests, event.priority)
         return None

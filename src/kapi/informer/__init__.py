@@ -1,9 +1,10 @@
 """Caches that follow an API server: list once, watch for ever, read from memory.
 
-In reading order: `cached` is one object as it is kept, `source` is where objects come from, `transitions` and
-`reflector` follow a source through everything that can go wrong, `deltas` is the queue behind it, `indexer` and
-`lister` hold the objects and find them, `handlers` are those who hear of changes, `informer` puts these together, and
-`factory` shares them. Guarantees are written above `SharedInformer`.
+In reading order: `cached` is one object as it is kept, `source` is where objects come from, `watchlines` what they say,
+`transitions` and `reflector` follow a source through everything that can go wrong, `spread` follows several namespaces
+as one, `deltas` is the queue behind them, `indexer` and `lister` hold the objects and find them, `handlers` are those
+who hear of changes, `informer` puts these together, `factory` shares them, and `metrics` is what Prometheus hears.
+Guarantees are written above `SharedInformer`.
 
     async with SharedInformerFactory(rest) as factory:
         pods = factory.informer(Pod, namespace="default")

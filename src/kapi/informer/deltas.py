@@ -169,10 +169,11 @@ class DeltaFIFO(Generic[T]):
         self._wake.set()
 
     def _queue(self, delta: Delta[T]) -> None:
-        deltas = self._items.get(delta.object.key)
+        key = delta.object.key
+        deltas = self._items.get(key)
         if deltas is None:
-            self._items[delta.object.key] = [delta]
-            self._order.append(delta.object.key)
+            self._items[key] = [delta]
+            self._order.append(key)
             self._wake.set()
         elif delta.type is deltas[-1].type is DeltaType.DELETED:
             if deltas[-1].stale:
@@ -188,8 +189,9 @@ class DeltaFIFO(Generic[T]):
             self._queue(Delta(DeltaType.DELETED, last, stale=True))
 
     def _populate(self) -> None:
-        self._is_populated = True
-        self._check_synced()
+        if not self._is_populated:
+            self._is_populated = True
+            self._check_synced()
 
     def _check_synced(self) -> None:
         if self._is_populated and self._initial == 0 and not self.has_synced:

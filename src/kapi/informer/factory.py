@@ -2,6 +2,8 @@
 
 Controllers of one program mostly look at the same kinds. Whoever asks here for the informer of a kind, a namespace and
 selectors gets the one that others asked for before, with one watch and one copy of the objects for all of them.
+
+Namespaces are named in one text, `a,b`, or one by one. The empty name means all of them; see `namespaces_of`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from kapi.api.meta import GroupVersionKind, Object
+from kapi.api.names import dns_label
 from kapi.api.scheme import SCHEME
 from kapi.api.selectors import LabelSelector
 from kapi.client.discovery import DiscoveryClient
@@ -17,22 +20,53 @@ from kapi.client.mapper import RESTMapper
 from kapi.informer.cached import PartialObjectMetadata, decoder_of
 from kapi.informer.informer import DRAIN_SECONDS, SharedInformer
 from kapi.informer.source import RESTSource, served_by
+from kapi.informer.spread import Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import msgspec
+    from prometheus_client import CollectorRegistry
 
     from kapi.base.clock import Clock
     from kapi.client.rest import RESTClient
+    from kapi.informer.metrics import InformerMetrics
     from kapi.informer.reflector import Pace
     from kapi.informer.source import ListerWatcher
 
 T = TypeVar("T", bound="msgspec.Struct")
 
 
+def namespaces_of(names: str | Iterable[str], /) -> tuple[str, ...]:
+    """Which namespaces are meant, sorted, each once; none stands for all of them.
+
+    A text may name several, with commas between them; white space around a name does not count. The empty name means
+    all, so it stands alone: beside others it would either say nothing or more than was meant.
+
+    Raises:
+        ValueError: the empty name is one of several, there is no name at all, or one cannot be a namespace's.
+    """
+    listed = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    found = sorted(set(listed))
+    if not found:
+        raise ValueError("namespaces is empty: name some, or say '' for all of them")
+    if found == [""] and len(listed) == 1:
+        return ()
+    if not found[0]:
+        raise ValueError(
+            f"namespaces {', '.join(map(repr, listed))}: the empty name means all of them and stands alone"
+        )
+    for name in found:
+        if wrong := dns_label(name):
+            raise ValueError(f"namespace {name!r}: {wrong[0]}")
+    return tuple(found)
+
+
 class Collection(NamedTuple):
-    """What an informer is of. `namespace` is empty for all, or for a kind without namespaces."""
+    """What an informer is of. `namespace` is empty for all, and may be several, as in `a,b`.
+
+    For a kind without namespaces it does not count.
+    """
 
     gvk: GroupVersionKind
     cls: type
@@ -41,12 +75,19 @@ class Collection(NamedTuple):
     fields: str = ""
 
     @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces it is restricted to; none for all of them."""
+        return tuple(self.namespace.split(",")) if self.namespace else ()
+
+    @property
     def is_metadata_only(self) -> bool:
         """Whether only the metadata of the objects is held."""
         return self.cls is PartialObjectMetadata
 
     def __str__(self) -> str:
-        where = [self.namespace and f"namespace {self.namespace}", self.labels, self.fields]
+        """What tells it from every other: it is in logs, and metrics are counted by it."""
+        form = "metadata" if self.is_metadata_only else "dictionaries" if self.cls is dict else ""
+        where = [self.namespace and f"namespace {self.namespace}", self.labels, self.fields, form]
         return ", ".join([f"{self.gvk.kind}.{self.gvk.api_version}", *filter(None, where)])
 
 
@@ -57,7 +98,10 @@ class SharedInformerFactory:
     asked for when it does not need it any more; when the last one has, the informer is stopped and forgotten. An
     informer that is asked for after `start` is started at once.
 
-    `transform` is applied to all objects before they are kept, see `Intake`.
+    With several namespaces, each has a list and a watch of its own for a kind; what they bring is one cache, which
+    counts as synced when all of them are. A kind without namespaces is followed once.
+
+    `transform` is applied to all objects before they are kept, see `Intake`. `registry`, if given, is where metrics go.
     """
 
     def __init__(
@@ -65,24 +109,35 @@ class SharedInformerFactory:
         rest: RESTClient,
         *,
         mapper: RESTMapper | None = None,
-        namespace: str = "",
+        namespace: str | Iterable[str] = "",
         transform: Callable[[Object], Object] | None = None,
         pace: Pace | None = None,
         clock: Clock | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         self._rest = rest
         self._mapper = mapper or RESTMapper(DiscoveryClient(rest))
-        self._namespace = namespace
+        self._namespace = ",".join(namespaces_of(namespace))
         self._transform = transform
         self._pace = pace
         self._clock = clock
         self._informers: dict[Collection, SharedInformer[Any]] = {}
         self._users: dict[Collection, int] = {}
         self._is_started = False
+        self._metrics: InformerMetrics | None = None
+        if registry is not None:
+            from kapi.informer.metrics import InformerMetrics
+
+            self._metrics = InformerMetrics(registry)
 
     @overload
     def informer(
-        self, kind: type[T], *, namespace: str | None = None, labels: LabelSelector | str = "", fields: str = ""
+        self,
+        kind: type[T],
+        *,
+        namespace: str | Iterable[str] | None = None,
+        labels: LabelSelector | str = "",
+        fields: str = "",
     ) -> SharedInformer[T]: ...
 
     @overload
@@ -90,7 +145,7 @@ class SharedInformerFactory:
         self,
         kind: GroupVersionKind,
         *,
-        namespace: str | None = None,
+        namespace: str | Iterable[str] | None = None,
         labels: LabelSelector | str = "",
         fields: str = "",
     ) -> SharedInformer[Object]: ...
@@ -99,14 +154,14 @@ class SharedInformerFactory:
         self,
         kind: type[Any] | GroupVersionKind,
         *,
-        namespace: str | None = None,
+        namespace: str | Iterable[str] | None = None,
         labels: LabelSelector | str = "",
         fields: str = "",
     ) -> SharedInformer[Any]:
         """The informer of a class of objects, or with a GVK, of dictionaries.
 
-        `namespace` is the factory's unless given; the empty one means all. Where the kind is served is found out when
-        the informer runs, so it need not be served yet.
+        `namespace` is the factory's unless given; the empty one means all, and there may be several. Where the kind is
+        served is found out when the informer runs, so it need not be served yet.
         """
         gvk, cls = (kind, dict) if isinstance(kind, GroupVersionKind) else (SCHEME.gvk_of(kind), kind)
         return self._share(self._collection(gvk, cls, namespace, labels, fields))
@@ -115,7 +170,7 @@ class SharedInformerFactory:
         self,
         kind: type[Any] | GroupVersionKind,
         *,
-        namespace: str | None = None,
+        namespace: str | Iterable[str] | None = None,
         labels: LabelSelector | str = "",
         fields: str = "",
     ) -> SharedInformer[PartialObjectMetadata]:
@@ -166,11 +221,17 @@ class SharedInformerFactory:
         await self.stop()
 
     def _collection(
-        self, gvk: GroupVersionKind, cls: type, namespace: str | None, labels: LabelSelector | str, fields: str
+        self,
+        gvk: GroupVersionKind,
+        cls: type,
+        namespace: str | Iterable[str] | None,
+        labels: LabelSelector | str,
+        fields: str,
     ) -> Collection:
         # Selectors that mean the same are printed the same.
         selector = str(LabelSelector.parse(labels) if isinstance(labels, str) else labels)
-        return Collection(gvk, cls, self._namespace if namespace is None else namespace, selector, fields)
+        where = self._namespace if namespace is None else ",".join(namespaces_of(namespace))
+        return Collection(gvk, cls, where, selector, fields)
 
     def _share(self, collection: Collection) -> SharedInformer[Any]:
         informer = self._informers.get(collection)
@@ -182,13 +243,22 @@ class SharedInformerFactory:
                 transform=self._transform,
                 pace=self._pace,
                 clock=self._clock,
+                metrics=self._metrics,
             )
             if self._is_started:
                 informer.start()
         self._users[collection] = self._users.get(collection, 0) + 1
         return informer
 
-    def _source(self, collection: Collection) -> ListerWatcher:
+    def _source(self, collection: Collection) -> ListerWatcher | Parts:
+        return Parts(lambda: self._parts(collection)) if len(collection.namespaces) > 1 else self._part(collection)
+
+    async def _parts(self, collection: Collection) -> dict[str, ListerWatcher]:
+        resource = await self._mapper.by_kind(collection.gvk)
+        namespaces = collection.namespaces if resource.namespaced else ("",)
+        return {namespace: self._part(collection._replace(namespace=namespace)) for namespace in namespaces}
+
+    def _part(self, collection: Collection) -> ListerWatcher:
         return RESTSource(
             self._rest,
             served_by(self._mapper, collection.gvk),

@@ -227,15 +227,12 @@ class Registration(Generic[T]):
             if notice is None:
                 self._synced.set()
                 continue
-            await self._tell(notice)
+            try:
+                result = self._deliver(notice)
+                if result is not None and inspect.isawaitable(result):
+                    await result
+            except Exception:
+                _log.exception("handler %s failed on the %s of %s", self.name, notice.change.value, notice.obj.key)
             delivered += 1
             if delivered % _SLICE == 0:
                 await asyncio.sleep(0)
-
-    async def _tell(self, notice: Notice[T]) -> None:
-        try:
-            result = self._deliver(notice)
-            if inspect.isawaitable(result):
-                await result
-        except Exception:
-            _log.exception("handler %s failed on the %s of %s", self.name, notice.change.value, notice.obj.key)

@@ -88,6 +88,26 @@ class _Index(Generic[T]):
         return self._keys
 
 
+class _NamespaceIndex(_Index[T]):
+    """The index that is always there. An object never leaves its namespace, so there are no values to remember."""
+
+    def __init__(self) -> None:
+        super().__init__(NAMESPACE, by_namespace)
+
+    def put(self, obj: Cached[T]) -> None:
+        key = obj.key
+        keys = self._keys.get(key.namespace)
+        if keys is None:
+            keys = self._keys[key.namespace] = {}
+        keys[key] = None
+
+    def remove(self, key: ObjectKey) -> None:
+        keys = self._keys[key.namespace]
+        del keys[key]
+        if not keys:
+            del self._keys[key.namespace]
+
+
 class Indexer(Generic[T]):
     """Objects by key and by index.
 
@@ -98,8 +118,7 @@ class Indexer(Generic[T]):
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[ObjectKey, Cached[T]] = {}
-        self._indexes: dict[str, _Index[T]] = {}
-        self.add_index(NAMESPACE, by_namespace)
+        self._indexes: dict[str, _Index[T]] = {NAMESPACE: _NamespaceIndex()}
         for name, function in (indexes or {}).items():
             self.add_index(name, function)
 

@@ -17,7 +17,7 @@ from kapi.informer.deltas import Delta, DeltaFIFO, DeltaType
 from kapi.informer.handlers import BUFFER, Change, Handler, Notice, Registration, decoding, undecoded
 from kapi.informer.indexer import Indexer, IndexFunction
 from kapi.informer.lister import Lister
-from kapi.informer.reflector import Pace, Reflector
+from kapi.informer.spread import reflecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
+    from kapi.informer.metrics import InformerMetrics
+    from kapi.informer.reflector import Pace, Reflector
     from kapi.informer.source import ListerWatcher
+    from kapi.informer.spread import Parts, SpreadReflector
 
 T = TypeVar("T")
 
@@ -57,7 +60,7 @@ class SharedInformer(Generic[T]):
 
     def __init__(
         self,
-        source: ListerWatcher,
+        source: ListerWatcher | Parts,
         decode: Callable[[bytes], T],
         *,
         name: str = "informer",
@@ -66,6 +69,7 @@ class SharedInformer(Generic[T]):
         pace: Pace | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        metrics: InformerMetrics | None = None,
     ) -> None:
         self.name = name
         self.indexer: Indexer[T] = Indexer(indexes)
@@ -73,9 +77,12 @@ class SharedInformer(Generic[T]):
         self._clock = clock or SystemClock()
         self._queue: DeltaFIFO[T] = DeltaFIFO(self.indexer, on_synced=self._mark_synced)
         intake = Intake(decode, transform=transform)
-        self.reflector: Reflector[T] = Reflector(
-            source, intake, self._queue, name=name, pace=pace, clock=self._clock, random=random
+        self.reflector: Reflector[T] | SpreadReflector[T] = reflecting(
+            source, intake, self._queue, name=name, pace=pace, clock=self._clock, random=random, metrics=metrics
         )
+        self._metrics = metrics
+        if metrics is not None:
+            metrics.informer(name, self)
         self._registrations: dict[Registration[T], asyncio.Task[None] | None] = {}
         # Who is shown the resync that is in the queue; should another fall due before it is through, both are.
         self._resyncing: set[Registration[T]] = set()
@@ -103,6 +110,16 @@ class SharedInformer(Generic[T]):
         """Whether the cache holds everything that was there when it began."""
         return self._queue.has_synced
 
+    @property
+    def items(self) -> int:
+        """How many objects are in the cache."""
+        return len(self.indexer)
+
+    @property
+    def queued_items(self) -> int:
+        """How many objects have changes that are not in the cache yet."""
+        return len(self._queue)
+
     def start(self) -> None:
         """Begin to follow; needs a running event loop, and may be called again."""
         if self.is_started:
@@ -129,6 +146,8 @@ class SharedInformer(Generic[T]):
                 await asyncio.wait(tasks, timeout=drain)
             await _cancel(*tasks)
             self._stopped.set()
+            if self._metrics is not None:
+                self._metrics.forget(self.name, self)
 
     async def run(self) -> None:
         """Start, and stay until stopped; when cancelled, stop without waiting for handlers."""

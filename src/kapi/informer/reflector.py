@@ -20,17 +20,16 @@ import contextlib
 import logging
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, Self, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, Protocol, Self, TypeVar
 
 from kapi.api.errors import ApiError, Expired, TooManyRequests
 from kapi.base.clock import SystemClock
-from kapi.client.errors import AnswerError, ClientError, error_from_status
+from kapi.client.errors import AnswerError, ClientError
 from kapi.codec.errors import DecodeError
 from kapi.informer.backoff import Backoff, Delays
 from kapi.informer.cached import Cached, revision_number
 from kapi.informer.transitions import TRANSITIONS, Outcome, State, Step
+from kapi.informer.watchlines import read_change, read_event, read_mark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from kapi.api.keys import ObjectKey
     from kapi.base.clock import Clock
     from kapi.informer.cached import Intake
+    from kapi.informer.metrics import InformerMetrics
     from kapi.informer.source import ListerWatcher, Page
 
 T = TypeVar("T")
@@ -93,24 +93,6 @@ class Pace:
     delays: Delays = field(default_factory=Delays)
 
 
-class _Event(msgspec.Struct, gc=False):
-    type: str
-    object: msgspec.Raw
-
-
-class _MarkMetadata(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-    annotations: dict[str, str] | None = None
-
-
-class _Mark(msgspec.Struct):
-    metadata: _MarkMetadata = msgspec.field(default_factory=_MarkMetadata)
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
-_decode_mark = msgspec.json.Decoder(_Mark).decode
-
-
 class _Lost(Exception):
     """What the server says cannot follow from what it said before; `why` is for the log."""
 
@@ -135,6 +117,7 @@ class Reflector(Generic[T]):
         pace: Pace | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        metrics: InformerMetrics | None = None,
     ) -> None:
         self._source = source
         self._intake = intake
@@ -152,6 +135,8 @@ class Reflector(Generic[T]):
         """When the server last said anything, on the monotonic clock."""
         self.resource_version = ""
         """The revision up to which everything has been handed on; empty before the first list."""
+        self._revision: int | None = None
+        """The same as a number, if it is one."""
         self._is_version_useless = False
         self._is_streaming_supported = True
         self._is_quiet = False
@@ -163,6 +148,12 @@ class Reflector(Generic[T]):
         # Who went, and when: an event about one of these from before that is an echo. A later one is not: an object
         # that a selector no longer selects goes, and may come back.
         self._gone: dict[str, int] = {}
+        self._meter = metrics.reflector(name, self) if metrics is not None else None
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago the server said anything."""
+        return self._clock.monotonic() - self.last_heard
 
     async def run(self) -> NoReturn:
         """Reflect until cancelled."""
@@ -175,9 +166,12 @@ class Reflector(Generic[T]):
                 if state is State.STREAMING and not self._is_streaming_supported:
                     state = State.LISTING
                 self.state = state
+                began = self._clock.monotonic()
                 outcome = await self._outcome(state)
                 _log.debug("%s: %s %s", self._name, state.value, outcome.value)
                 step = TRANSITIONS[state][outcome]
+                if self._meter is not None:
+                    self._meter.ended(state, outcome, self._clock.monotonic() - began)
         finally:
             self.state = State.STOPPED
             await self._disconnect()
@@ -301,13 +295,16 @@ class Reflector(Generic[T]):
 
     def _collect(self, line: bytes, objects: dict[ObjectKey, Cached[T]]) -> str:
         """Take in one event of a stream's beginning; the revision of its end, when this was it."""
-        event = _read_event(line)
-        if event.type == "BOOKMARK":
-            metadata = _read_mark(event)
-            is_end = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
-            return metadata.resource_version if is_end else ""
-        cached = self._intake.cached(event.object)
-        if event.type == "DELETED":
+        change = read_change(line, self._intake)
+        if change is None:
+            event = read_event(line)
+            if event.type == "BOOKMARK":
+                metadata = read_mark(event)
+                is_end = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+                return metadata.resource_version if is_end else ""
+            change = event.type, self._intake.cached(event.object)
+        kind, cached = change
+        if kind == "DELETED":
             objects.pop(cached.key, None)
         else:
             objects[cached.key] = cached
@@ -316,10 +313,13 @@ class Reflector(Generic[T]):
     def _synced(self, objects: dict[ObjectKey, Cached[T]], version: str) -> None:
         self._sink.replace(objects.values())
         self.resource_version = version
+        self._revision = revision_number(version)
         self._is_version_useless = False
         self._failures = 0
         self._gone.clear()
         self.last_error = None
+        if self._meter is not None:
+            self._meter.listed(len(objects))
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
@@ -336,6 +336,8 @@ class Reflector(Generic[T]):
                 events += self._take_event(line)
                 if events % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
+        if self._meter is not None:
+            self._meter.watched(events)
         self._is_quiet = silence.was_too_long or (self._is_quiet and not events)
         if silence.was_too_long:
             return Outcome.SILENT
@@ -344,17 +346,23 @@ class Reflector(Generic[T]):
 
     def _take_event(self, line: bytes) -> int:
         """Hand on one event; how many changes it was, which is none for a bookmark or an echo."""
-        event = _read_event(line)
+        change = read_change(line, self._intake)
+        event = read_event(line) if change is None else None
         self._failures = 0
         self.last_error = None
-        if event.type == "BOOKMARK":
-            self._move_to(_read_mark(event).resource_version)
+        if event is not None and event.type == "BOOKMARK":
+            version = read_mark(event).resource_version
+            self._move_to(version, revision_number(version))
             return 0
-        cached = self._intake.cached(event.object)
-        is_echo = self._is_echo(event.type, cached)
+        if change is None:
+            assert event is not None
+            change = event.type, self._intake.cached(event.object)
+        kind, cached = change
+        revision = cached.revision
+        is_echo = self._is_echo(kind, cached, revision)
         if not is_echo:
-            self._hand_on(event.type, cached)
-        self._move_to(cached.resource_version)
+            self._hand_on(kind, cached)
+        self._move_to(cached.resource_version, revision)
         return int(not is_echo)
 
     def _hand_on(self, kind: str, cached: Cached[T]) -> None:
@@ -368,17 +376,17 @@ class Reflector(Generic[T]):
         else:
             _log.warning("%s: %s has an event of unknown type %r, which is ignored", self._name, cached.key, kind)
 
-    def _is_echo(self, kind: str, cached: Cached[T]) -> bool:
+    def _is_echo(self, kind: str, cached: Cached[T], theirs: int | None) -> bool:
         """Whether an event repeats what is known to be past.
 
         Raises:
             _Lost: it is of the time before this watch, and we do not know it.
         """
-        theirs, known = cached.revision, self._sink.newest(cached.key)
         if theirs is None:
             return False
         if theirs <= self._gone.get(cached.uid, -1):
             return True
+        known = self._sink.newest(cached.key)
         ours = known.revision if known else None
         if self._opened_at is None or theirs >= self._opened_at:
             return ours is not None and theirs < ours
@@ -387,11 +395,11 @@ class Reflector(Generic[T]):
             raise _Lost(f"{cached.key} is said to be at revision {theirs}, but the watch began at {self._opened_at}")
         return True
 
-    def _move_to(self, version: str) -> None:
+    def _move_to(self, version: str, revision: int | None) -> None:
         """Note how far we have come; never back, for an echo says nothing about how far the server is."""
-        ours, theirs = revision_number(self.resource_version), revision_number(version)
-        if version and (ours is None or theirs is None or theirs > ours):
+        if version and (self._revision is None or revision is None or revision > self._revision):
             self.resource_version = version
+            self._revision = revision
 
     def _remember_deletion(self, cached: Cached[T]) -> None:
         if cached.uid and cached.revision is not None:
@@ -426,26 +434,6 @@ class Reflector(Generic[T]):
 
 _NOT_UNDERSTOOD: Final = frozenset({400, 405, 406, 415, 422, 501})
 """How servers answer that do not know how to stream a list."""
-
-
-def _read_event(line: bytes) -> _Event:
-    """An event; an ERROR is raised as the error it carries."""
-    try:
-        event = _decode_event(line)
-        if event.type == "ERROR":
-            status: Any = msgspec.json.decode(event.object)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AnswerError(f"not an event: {error}") from None
-    if event.type == "ERROR":
-        raise error_from_status(status if isinstance(status, dict) else {})
-    return event
-
-
-def _read_mark(event: _Event) -> _MarkMetadata:
-    try:
-        return _decode_mark(event.object).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AnswerError(f"not a bookmark: {error}") from None
 
 
 def _is_version_too_large(error: Exception) -> bool:

@@ -462,3 +462,29 @@ def test_callers_own_timeout_is_not_taken_for_silence(script):
 
     error, _ = virtually(script, conversation, [[STREAM, _chunk(b"a\n")]])
     assert not isinstance(error, TransportTimeout)
+
+
+TOO_MANY = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429%b}'
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "headers", "seconds"),
+    [
+        (429, TOO_MANY % b"", {"Retry_After": "7"}, 7),
+        (429, TOO_MANY % b',"details":{"name":"x"}', {"Retry_After": "7"}, 7),
+        (429, TOO_MANY % b',"details":{"retryAfterSeconds":3}', {"Retry_After": "7"}, 3),
+        (503, b"busy", {"Retry_After": "7"}, 7),
+        (429, TOO_MANY % b"", {}, 0),
+        (429, TOO_MANY % b"", {"Retry_After": "Fri, 31 Dec 1999 23:59:59 GMT"}, 0),
+        (404, b"{}", {"Retry_After": "7"}, 7),
+    ],
+    ids=["only the header", "details of something else", "both", "no Status", "neither", "a date", "any status"],
+)
+def test_an_error_says_when_to_come_back_even_where_only_a_header_did(script, http, code, body, headers, seconds):
+    async def conversation(rest):
+        await rest.request("GET", "/api", retries=0)
+
+    error, _ = fails(script, errors.ApiError, conversation, [http(code, body, **headers)])
+    assert error.retry_after == seconds
+    assert (error.details or {}).get("retryAfterSeconds", 0) == seconds
+    assert (error.details or {}).get("name", "x") == "x"

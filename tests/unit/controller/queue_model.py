@@ -43,6 +43,10 @@ class Model:
         else:
             record.due, record.due_priority = min(record.due, due), max(record.due_priority, priority)
 
+    def times(self):
+        """When keys come back by themselves, in order."""
+        return sorted({record.due for record in self.records.values() if record.due is not None})
+
     def now_is(self, now):
         late = [(r.due, r.asked, key) for key, r in self.records.items() if r.due is not None and r.due <= now]
         for _, _, key in sorted(late):

@@ -1,6 +1,7 @@
 """Workers and what becomes of the keys they reconcile, in virtual time."""
 
 import asyncio
+import itertools
 
 import pytest
 from controller_rig import A, B, C, Rig, now
@@ -358,6 +359,54 @@ def test_logs_name_controller_object_and_reconcile_and_reconcilers_can_log_the_s
         assert [{**line, **fields} == line and line["error"] == "away" for line in failed] == [True, True]
         assert [line["reconcileID"] for line in failed] == ids
         assert reconcile_id() == ""
+
+    run(main())
+
+
+def test_a_reconciler_that_never_waits_leaves_others_their_turn():
+    async def main():
+        done, turns = [], []
+
+        async def reconcile(request):
+            done.append(request)
+
+        async def other():
+            while len(done) < 1000:
+                turns.append(len(done))
+                await asyncio.sleep(0)
+
+        rig = Rig(reconcile)
+        async with rig.running():
+            for number in range(1000):
+                rig.trigger.fire(Request("default", str(number)))
+            await other()
+        assert max(after - before for before, after in itertools.pairwise(turns)) <= 32
+
+    run(main())
+
+
+def test_a_reconcile_keeps_the_id_it_is_first_asked_for():
+    async def main():
+        ids, tasks = [], []
+
+        async def later():
+            await asyncio.sleep(5)
+            ids.append(reconcile_id())
+
+        async def reconcile(request):
+            ids.append(reconcile_id())
+            tasks.append(asyncio.create_task(later()))
+            ids.append(reconcile_id())
+
+        rig = Rig(reconcile)
+        async with rig.running():
+            rig.trigger.fire(A)
+            await asyncio.sleep(1)
+            rig.trigger.fire(B)
+            await asyncio.sleep(10)
+        first, same, second, likewise, *late = ids
+        assert first == same != second == likewise
+        assert late == [first, second]
 
     run(main())
 

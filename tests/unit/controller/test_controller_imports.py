@@ -28,3 +28,17 @@ def test_controllers_need_only_base_dependencies_and_no_server():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+HEAVY = ("aiohttp", "yarl", "yaml", "re2", "cryptography", "kapi.api.builtin.core_v1", "kapi.schema")
+"""What a program that only names its controllers has no use for: HTTP, YAML, thousands of generated classes."""
+
+
+def test_importing_the_manager_leaves_what_is_heavy_for_later():
+    environment = {**os.environ, "PYTHONPATH": str(Path(kapi.__file__).parents[1])}
+    program = f"import sys, kapi.controller.manager; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

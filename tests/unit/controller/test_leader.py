@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from api_client import LEASES, Api
 from kapi.api.errors import ServiceUnavailable
@@ -250,3 +251,25 @@ async def test_ten_candidates_that_come_at_once_elect_one(api):
 def test_times_that_cannot_work_are_refused(times):
     with pytest.raises(ValueError, match="does not hold"):
         Election("lease", "me", **times)
+
+
+@elected
+async def test_the_metric_says_who_leads(api):
+    registry = CollectorRegistry()
+    _, elector = candidate(api, "a")
+    elector.measure(registry)
+    other = LeaderElector(Leases(api), Election("another-lease", "a"), clock=api.clock)
+    other.measure(registry)
+
+    def status(name):
+        return registry.get_sample_value("leader_election_master_status", {"name": name})
+
+    assert status("the-lease") == 0
+    worker = Worker(api.clock, [], "a")
+    task = asyncio.ensure_future(elector.run(worker))
+    await worker.started.wait()
+    assert status("the-lease") == 1
+    assert status("another-lease") == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert status("the-lease") == 0

@@ -23,7 +23,7 @@ def expired():
 
 
 def line(kind, obj):
-    return json.dumps({"type": kind, "object": obj}).encode()
+    return json.dumps({"type": kind, "object": obj}, separators=(",", ":")).encode()
 
 
 def thing(name, revision, uid, namespace="default", **more):

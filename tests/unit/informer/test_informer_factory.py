@@ -1,12 +1,15 @@
 import asyncio
 import contextlib
+import re
 
 import pytest
 
 from kapi.api.builtin.core_v1 import ConfigMap, Namespace
+from kapi.api.keys import ObjectKey
 from kapi.api.meta import GroupVersionKind, GroupVersionResource
 from kapi.client import DynamicClient, RESTClient
 from kapi.informer import Handlers, PartialObjectMetadata, SharedInformerFactory
+from kapi.informer.factory import namespaces_of
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
@@ -50,6 +53,79 @@ def test_the_factorys_namespace_is_the_informers_unless_given(admin):
     factory = made(admin, namespace="x")
     assert factory.informer(ConfigMap) is factory.informer(ConfigMap, namespace="x")
     assert factory.informer(ConfigMap) is not factory.informer(ConfigMap, namespace="")
+
+
+def test_several_namespaces_are_the_same_in_any_order_and_notation(admin):
+    factory = made(admin, namespace=["y", "x"])
+    assert factory.informer(ConfigMap) is factory.informer(ConfigMap, namespace="x,y")
+    assert factory.informer(ConfigMap) is factory.informer(ConfigMap, namespace=(" y", "x", "y"))
+    assert factory.informer(ConfigMap) is not factory.informer(ConfigMap, namespace="x")
+    assert factory.informer(ConfigMap).name == "ConfigMap.v1, namespace x,y"
+
+
+def test_no_two_forms_of_a_collection_share_a_name(admin):
+    factory = made(admin)
+    forms = [factory.informer(ConfigMap), factory.informer(CONFIG_MAP), factory.metadata_informer(ConfigMap)]
+    assert len({informer.name for informer in forms}) == len(forms)
+
+
+@pytest.mark.parametrize(
+    ("names", "meant"),
+    [
+        ("", ()),
+        ("  ", ()),
+        ([""], ()),
+        ("a", ("a",)),
+        ("b,a", ("a", "b")),
+        (" a , b,a ", ("a", "b")),
+        (["b", "a", "b"], ("a", "b")),
+    ],
+)
+def test_namespaces_are_named_in_any_order_and_as_often_as_one_likes(names, meant):
+    assert namespaces_of(names) == meant
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        ([], "namespaces is empty"),
+        ("a,", "stands alone"),
+        (",", "stands alone"),
+        (["a", ""], "stands alone"),
+        ("a,,b", "stands alone"),
+        ("a,B", "namespace 'B'"),
+        ("*", "namespace '*'"),
+        ("a b", "namespace 'a b'"),
+        ("a.b", "must not contain dots"),
+    ],
+)
+def test_names_that_cannot_be_meant_are_refused_in_words(names, complaint):
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        namespaces_of(names)
+
+
+def test_follows_several_namespaces_of_a_real_server_and_kinds_without_any(admin):
+    async def main():
+        async with factory_of(admin, namespace="default,kube-public") as factory:
+            maps, metadata = factory.informer(ConfigMap), factory.metadata_informer(ConfigMap)
+            namespaces = factory.informer(Namespace)
+            await factory.wait_for_sync(PATIENCE)
+            heard = asyncio.Queue()
+            maps.add_handler(Handlers(on_add=lambda obj: heard.put_nowait(ObjectKey.of(obj))))
+            client = DynamicClient(factory._rest)
+            for namespace in ("default", "kube-public", "kube-system"):
+                await client.resource(CONFIG_MAPS, namespace).create({"metadata": {"name": "spread"}})
+            expected, found = {ObjectKey("default", "spread"), ObjectKey("kube-public", "spread")}, set()
+            while not expected <= found:
+                found.add(await asyncio.wait_for(heard.get(), PATIENCE))
+            assert {key.namespace for key in found} == {"default", "kube-public"}
+            assert namespaces.lister.get("kube-system").metadata.name == "kube-system"
+            assert list(namespaces.reflector.parts) == [""]
+            assert sorted(metadata.reflector.parts) == ["default", "kube-public"]
+            for namespace in ("default", "kube-public", "kube-system"):
+                await client.resource(CONFIG_MAPS, namespace).delete("spread")
+
+    asyncio.run(main())
 
 
 def test_a_class_that_stands_for_no_kind_is_refused(admin):

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import json
 from random import Random
 
 import pytest
@@ -110,6 +111,47 @@ def test_streams_everything_and_goes_on_watching_on_the_same_connection():
         assert run.is_equal()
         assert run.server.verbs() == ["stream"]
         assert run.reflector.state is State.WATCHING
+
+    scenario(main, before=two_things)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda kind, obj: b'{"type":"%b","object":%b}' % (kind, obj),
+        lambda kind, obj: b'{"type":"%b","object": %b }' % (kind, obj),
+        lambda kind, obj: b' { "type" : "%b", "object" : %b } ' % (kind, obj),
+        lambda kind, obj: b'{"object":%b,"type":"%b"}' % (obj, kind),
+        lambda kind, obj: b'{"type":"%b","object":%b,"more":{"metadata":{"name":"z"}}}' % (kind, obj),
+        lambda kind, obj: b'{"type":"%b","object":{"metadata":{"name":"z"}},"object":%b}' % (kind, obj),
+    ],
+    ids=["as servers do", "spaces within", "spaces around", "object first", "another field", "object twice"],
+)
+def test_an_event_is_the_same_however_it_is_written(write):
+    async def main(run):
+        for kind, name, revision in ((b"ADDED", "c", 101), (b"MODIFIED", "a", 102), (b"DELETED", "b", 103)):
+            obj = json.dumps(thing(name, revision, run.uids.get(name, "new"))).encode()
+            run.server.connection.send(write(kind, obj))
+            await asyncio.sleep(0.1)
+            if kind != b"DELETED":
+                [cached] = [kept for key, kept in run.store.objects.items() if key.name == name]
+                assert cached.object() == json.loads(obj)
+        assert run.store.told[1:] == [("add", "c", 101), ("update", "a", 102), ("delete", "b", 103)]
+        assert run.server.verbs() == ["stream"]
+
+    async def begun(run):
+        run.uids = {key.name: obj.uid for key, obj in run.store.objects.items()}
+        await main(run)
+
+    scenario(begun, before=two_things)
+
+
+def test_a_line_that_only_begins_like_an_event_is_none():
+    async def main(run):
+        run.server.connection.send(b'{"type":"ADDED","object":{"metadata":{"name":"c"}},}')
+        await asyncio.sleep(0.1)
+        assert "not an event" in str(run.reflector.last_error)
+        assert run.is_equal()
 
     scenario(main, before=two_things)
 

@@ -1,7 +1,8 @@
 """Webhooks of an operator as plain functions: validating, mutating, conversion.
 
 In reading order: `server` is what a program uses, `admission` and `conversion` are what functions are asked and may
-answer, `certificates` and `injection` make API servers trust the server; `review` and `diff` are the wire.
+answer, `certificates` and `injection` make API servers trust the server; `review` and `diff` are the wire; `metrics` is
+what Prometheus hears.
 """
 
 from kapi.controller.webhook.admission import AdmissionRequest, Allowed, Denied, UserInfo

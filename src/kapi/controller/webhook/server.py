@@ -25,16 +25,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 import structlog
 
 from kapi.base.httpserver import HTTPServer, Limits, Response
+from kapi.base.log import ensure_configured
 from kapi.base.tls import server_context
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.controller.webhook.admission import mutating, validating
 from kapi.controller.webhook.certificates import SelfSigned
 from kapi.controller.webhook.conversion import conversion, through_hub
+from kapi.controller.webhook.metrics import WebhookMeter
 from kapi.controller.webhook.review import MalformedReview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from prometheus_client import CollectorRegistry
 
     from kapi.api.meta import Object
     from kapi.base.httpserver import Request
@@ -78,6 +82,7 @@ class WebhookServer:
         self._limits = limits
         self._refresh_seconds = refresh_seconds
         self._reviews: dict[str, Review] = {}
+        self._meter: WebhookMeter | None = None
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -130,6 +135,14 @@ class WebhookServer:
         if path in self._reviews:
             raise ValueError(f"path {path!r} is taken")
         self._reviews[path] = review
+        if self._meter is not None:
+            self._meter.expect(path)
+
+    def measure(self, registry: CollectorRegistry, /) -> None:
+        """Count calls in a registry; a manager that the server is added to sees to it."""
+        self._meter = WebhookMeter(registry)
+        for path in self._reviews:
+            self._meter.expect(path)
 
     # -- running ----------------------------------------------------------------------------------------------------
 
@@ -137,6 +150,7 @@ class WebhookServer:
         """Serve until stopped. `OSError` when the port or the certificate cannot be had."""
         if self._stopping.is_set():
             return
+        ensure_configured()
         await asyncio.to_thread(self.certificates.ensure)
         context = server_context(self.certificates.files)
         shown = await asyncio.to_thread(self._certificate)
@@ -189,6 +203,14 @@ class WebhookServer:
         review = self._reviews.get(request.path)
         if review is None:
             return Response(404, b"there is no webhook at this path\n")
+        if self._meter is None:
+            return await self._reviewed(review, request)
+        with self._meter.call(request.path) as call:
+            response = await self._reviewed(review, request)
+            call.status = response.status
+            return response
+
+    async def _reviewed(self, review: Review, request: Request) -> Response:
         if request.method != "POST":
             return Response(405, b"reviews are sent by POST\n")
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,0 +1,27 @@
+"""What type checkers know about managers: `manager_types.py`, read by mypy as a user's program would be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kapi
+
+
+@pytest.mark.slow
+def test_users_who_check_types_see_their_own_classes_in_caches(tmp_path):
+    sample = Path(__file__).with_name("manager_types.py")
+    environment = {**os.environ, "MYPYPATH": str(Path(kapi.__file__).parents[1])}
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent"]
+    done = subprocess.run(
+        [*command, "--config-file=", f"--cache-dir={tmp_path}", str(sample)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=110,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,78 @@
+"""Meters say to Prometheus what its own would, however they are fed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from kapi.controller.meters import Distribution, Families, counts, distributions, levels
+
+BOUNDS = (0.005, 0.1, 1.0, 2.5)
+LABELS = ("controller", "result")
+
+
+class Ours(Families):
+    """One family of each sort."""
+
+    def __init__(self, registry):
+        super().__init__()
+        self.counts = self.add(counts("tries", "How many.", LABELS))
+        self.levels = self.add(levels("busy", "How many now.", LABELS))
+        self.distributions = self.add(distributions("seconds", "How long.", LABELS, BOUNDS))
+        registry.register(self)
+
+
+def told(registry):
+    """What Prometheus reads, without when each series was made, which only its own library tells."""
+    return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.one_of(st.sampled_from(BOUNDS), st.floats(0, 10)))),
+    st.integers(-3, 3),
+)
+def test_meters_tell_what_those_of_the_library_tell(observed, level):
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    families = Ours(ours)
+    counter = Counter("tries", "How many.", LABELS, registry=theirs)
+    gauge = Gauge("busy", "How many now.", LABELS, registry=theirs)
+    histogram = Histogram("seconds", "How long.", LABELS, buckets=BOUNDS, registry=theirs)
+    for name, value in observed:
+        families.counts.labels(name, "x").inc()
+        families.distributions.labels(name, "x").observe(value)
+        families.levels.labels(name, "y").set(level)
+        families.levels.labels(name, "y").inc()
+        families.levels.labels(name, "y").dec()
+        counter.labels(name, "x").inc()
+        histogram.labels(name, "x").observe(value)
+        gauge.labels(name, "y").set(level)
+    assert told(ours) == told(theirs)
+
+
+def test_one_set_of_labels_has_one_meter():
+    families = Ours(CollectorRegistry())
+    assert families.counts.labels("a", "x") is families.counts.labels("a", "x")
+    assert families.counts.labels("a", "x") is not families.counts.labels("a", "y")
+
+
+def test_names_that_are_taken_are_refused():
+    registry = CollectorRegistry()
+    Ours(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        Counter("tries", "Again.", registry=registry)
+
+
+def test_a_value_beyond_all_bounds_is_counted():
+    registry = CollectorRegistry()
+    Ours(registry).distributions.labels("a", "x").observe(1e9)
+    labels = {"controller": "a", "result": "x"}
+    assert registry.get_sample_value("seconds_bucket", {**labels, "le": "2.5"}) == 0
+    assert registry.get_sample_value("seconds_bucket", {**labels, "le": "+Inf"}) == 1
+    assert registry.get_sample_value("seconds_count", labels) == 1
+    assert registry.get_sample_value("seconds_sum", labels) == 1e9
+
+
+def test_distributions_do_not_share_their_counts():
+    first, second = Distribution(BOUNDS), Distribution(BOUNDS)
+    first.observe(1)
+    assert first._counts != second._counts
