@@ -117,7 +117,8 @@ class ControllerOptions:
     given, failed keys come back after 5 ms, then twice that, up to 1000 s, and not more than 10 per second in all.
     `sync_timeout` is how long the sources may take to become ready. With `warm_up` the sources of a process that does
     not lead are started all the same, so that it only needs to begin when it does; None leaves that to the manager. It
-    has a price: the keys of all that comes and goes meanwhile wait in the queue, however many they are.
+    has a price: the keys of all that comes and goes meanwhile wait in the queue, however many they are. A `quiet` one
+    says that it starts and ends in debug logs only.
     """
 
     workers: int = 1
@@ -126,6 +127,7 @@ class ControllerOptions:
     sync_timeout: float = SYNC_SECONDS
     needs_leader_election: bool = True
     warm_up: bool | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -234,12 +236,13 @@ class Controller:
         self._meter.max_workers.set(self._options.workers)
         try:
             if self._is_warm or await self._sources_are_ready():
-                self._log.info("starting workers", workers=self._options.workers)
+                say = self._log.debug if self._options.quiet else self._log.info
+                say("starting workers", workers=self._options.workers)
                 self._is_started = True
                 async with asyncio.TaskGroup() as group:
                     for number in range(self._options.workers):
                         group.create_task(self._work(), name=f"{self.name} worker {number}")
-                self._log.info("all workers finished")
+                say("all workers finished")
         finally:
             self.stop()
             self._stop_sources()

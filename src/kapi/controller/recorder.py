@@ -12,7 +12,7 @@ import contextlib
 import datetime as dt
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import structlog
 
@@ -90,6 +90,9 @@ class _Budget:
 class EventRecorder:
     """Tells people what happens to objects. Used as `async with`; what was said before the end is sent before it."""
 
+    _last_stamp: ClassVar[int] = 0
+    """In the name of the last event that any recorder of this process has made."""
+
     def __init__(
         self,
         events: Callable[[str], Events],
@@ -108,7 +111,6 @@ class EventRecorder:
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._dropped = 0
-        self._last_stamp = 0
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.ensure_future(self._send())
@@ -176,8 +178,8 @@ class EventRecorder:
     def _event(self, subject: _Subject, regarding: AnyObject, related: AnyObject | None) -> Object:
         moment = self._clock.now().astimezone(dt.UTC)
         namespace = namespace_of(regarding) or _CLUSTER_EVENTS
-        # Names must differ even when the clock does not move between two events.
-        self._last_stamp = max(self._last_stamp + 1, int(moment.timestamp() * 1e9))
+        # Names must differ even when the clock does not move between two events, of this recorder or of another.
+        EventRecorder._last_stamp = max(EventRecorder._last_stamp + 1, int(moment.timestamp() * 1e9))
         event: Object = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

@@ -94,6 +94,15 @@ async def test_what_happens_again_is_counted_in_one_event(api, events, recorder,
 
 
 @recorded
+async def test_two_recorders_speak_of_an_object_at_the_same_instant(api, events, recorder, subject):
+    other = EventRecorder(events, "example.com/other", "host-1", clock=api.clock)
+    async with recorder, other:
+        recorder.normal(subject, "Ready", "one")
+        other.normal(subject, "Ready", "two")
+    assert sorted(item["note"] for item in (await api.get(EVENTS))["items"]) == ["one", "two"]
+
+
+@recorded
 async def test_after_a_long_silence_a_new_event_begins(api, events, recorder, subject):
     async with recorder:
         recorder.warning(subject, "Failed", "no answer")

@@ -82,7 +82,7 @@ class House:
             name,
             reconciler,
             sources=[CommitFeed(self.inventory.hub, heard, initial, name=f"the commits {name} hears")],
-            options=ControllerOptions(workers=workers),
+            options=ControllerOptions(workers=workers, quiet=True),
             clock=self.clock,
             registry=self.manager.registry,
         )
