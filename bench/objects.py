@@ -14,6 +14,8 @@ STAMP = b'"stamp":"'
 """Precedes the time of writing, which each write puts into its object and watchers find again."""
 STAMP_DIGITS = 18
 ZERO_STAMP = "0" * STAMP_DIGITS
+SEEDED = "seed-"
+"""How the names of objects begin that are there before a row is measured."""
 
 TYPICAL_SETTINGS = 6
 """Environment variables in each container that make a Pod, as it is stored, one of 4 kB."""
@@ -110,7 +112,7 @@ def namespace(name: str) -> bytes:
 
 def seeded(index: int) -> str:
     """The name of the object that seeding made as number `index`."""
-    return f"seed-{index:06}"
+    return f"{SEEDED}{index:06}"
 
 
 def collection(of: str = NAMESPACE, resource: str = "configmaps") -> str:
