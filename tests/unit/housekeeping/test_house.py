@@ -13,6 +13,7 @@ from kapi.controlplane.housekeeping.inventory import Inventory, path_of
 from kapi.controlplane.housekeeping.selection import NAMES, select
 from kapi.controlplane.loopback import loopback_client
 from kapi.controlplane.options import OptionError
+from kapi.storage.interface import Change
 from kapi.storage.memory import MemoryStorage
 from kept_house import keeping, kept
 from virtual_time import run
@@ -71,8 +72,15 @@ def test_a_part_that_is_stopped_hears_nothing():
         storage = MemoryStorage()
         seen = []
         async with keeping(seen_by(seen), storage=storage) as api:
-            assert len(api.catalog.hub.listeners) == 1
-        assert not api.catalog.hub.listeners
+            await api.made(CM, cm("heard"))
+            await api.settled()
+            stored, heard = api.catalog.store("configmaps"), list(seen)
+        assert heard == [Request("default", "heard")]
+        # The server is gone, but its cache can still be told of a change.
+        before = stored.find("default", "heard")
+        stored.cache.apply([Change(before.revision + 1, before.key, None)])
+        await asyncio.sleep(1)
+        assert seen == heard
 
     run(main())
 

@@ -48,6 +48,8 @@ class CommitFeed:
         self._initial = initial
         self._name = name
         self._queue: RateLimitingQueue[Request] | None = None
+        self._ears: list[tuple[WatchCache, Callable[[Sequence[Event]], None]]] = []
+        """What listens to single resources; the changes of others cost nothing."""
 
     def __str__(self) -> str:
         return self._name
@@ -55,7 +57,12 @@ class CommitFeed:
     async def start(self, queue: RateLimitingQueue[Request], /) -> None:
         """Listen, and queue what was there before."""
         self._queue = queue
-        self._hub.listeners.append(self._heard)
+        if callable(self._hear):
+            self._hub.listeners.append(self._heard_anywhere)
+        else:
+            self._ears = [(self._hub.cache(prefix), partial(self._heard, hear)) for prefix, hear in self._hear.items()]
+        for cache, ear in self._ears:
+            cache.listen(ear)
         for request in self._initial():
             queue.add(request, priority=LOW_PRIORITY)
 
@@ -65,13 +72,19 @@ class CommitFeed:
     def stop(self) -> None:
         """Listen no more."""
         self._queue = None
-        if self._heard in self._hub.listeners:
-            self._hub.listeners.remove(self._heard)
+        if self._heard_anywhere in self._hub.listeners:
+            self._hub.listeners.remove(self._heard_anywhere)
+        for cache, ear in self._ears:
+            cache.unlisten(ear)
+        self._ears = []
 
-    def _heard(self, cache: WatchCache, events: Sequence[Event]) -> None:
+    def _heard_anywhere(self, cache: WatchCache, events: Sequence[Event]) -> None:
+        assert callable(self._hear)
+        self._heard(partial(self._hear, cache), events)
+
+    def _heard(self, hear: Hear, events: Sequence[Event]) -> None:
         queue = self._queue
-        hear = partial(self._hear, cache) if callable(self._hear) else self._hear.get(cache.prefix)
-        if queue is None or hear is None:
+        if queue is None:
             return
         for event in events:
             try:
