@@ -6,7 +6,7 @@ acknowledge. So bytes win over seconds. A store that holds more past than `HISTO
 that is more, forgets the oldest of it by itself, whatever its age.
 
 That is cheap for nearly everybody. Open watches are fed live and never read the past; watches that come back are
-served from the watch cache, which has a bound per resource of its own. What is lost are the later pages of lists that
+served from the watch cache, which has a bound of its own. What is lost are the later pages of lists that
 were begun before, and after a restart the watches from before: they are told 410 Expired and list again, which is
 correct. The past may be as large as the present because a client that must list again reads the present, and because a
 start, which reads both, then takes at most twice as long.
@@ -22,7 +22,7 @@ from collections import deque
 from typing import NamedTuple
 
 HISTORY_BYTES = 256 << 20
-"""How much past a store keeps in any case; as much as the watch cache keeps of one resource."""
+"""How much past a store keeps in any case; as much as the watch caches keep together."""
 
 # Row and index cells, or the tuples and slots that hold a version in memory; a round number between the two.
 _OVERHEAD = 128
