@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from kapi.base.clock import SystemClock
-from kapi.base.http import Outbound
 from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
@@ -34,7 +33,6 @@ from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.serve import Server
 from kapi.server.services import Services
-from kapi.server.webhooks.conversion import WebhookConverter
 from kapi.storage.compact import PROMISED_SECONDS, Compactor
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite import SqliteStorage
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
+    from kapi.base.http import Outbound
     from kapi.controlplane.options import Options
     from kapi.registry.custom.conversion import Converter
     from kapi.storage.interface import Storage
@@ -73,7 +72,7 @@ class ControlPlane:
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun = False
         self._stopping = False
-        self._outbound = Outbound()
+        self._outbound: Outbound | None = None
         self._controllers = options.controllers if options.controllers is not None else frozenset(selection.NAMES)
         self._storage: Storage | None = None
         self._server: Server | None = None
@@ -137,7 +136,8 @@ class ControlPlane:
             await self._server.close()
         if hasattr(self, "transport"):
             await self.transport.close()
-        await self._outbound.close()
+        if self._outbound is not None:
+            await self._outbound.close()
         if self._storage is not None:
             if hasattr(self, "catalog"):
                 self.catalog.hub.close()
@@ -166,6 +166,12 @@ class ControlPlane:
         )
 
     def _converter(self, name: str, conversion: Object) -> Converter:
+        # The HTTP library is a good part of what there is to import, and most servers never call anybody.
+        from kapi.base.http import Outbound
+        from kapi.server.webhooks.conversion import WebhookConverter
+
+        if self._outbound is None:
+            self._outbound = Outbound()
         return WebhookConverter(conversion, self._outbound, self.catalog)
 
     async def _open_storage(self) -> Storage:

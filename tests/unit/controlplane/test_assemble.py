@@ -3,6 +3,8 @@
 import asyncio
 import json
 import ssl
+import subprocess
+import sys
 
 import pytest
 
@@ -185,3 +187,12 @@ def test_server_is_not_ready_before_its_objects_exist(data, monkeypatch):
 
     asyncio.run(main())
     assert seen[0][0] == 500
+
+
+def test_a_server_that_starts_imports_neither_the_framework_nor_an_http_client():
+    program = (
+        "import sys, kapi.controlplane.assemble; "
+        "print([name for name in ('aiohttp', 'jwt', 'kapi.client', 'kapi.controller') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
