@@ -1,10 +1,11 @@
-"""The rows about what a control plane does by itself. The reference runs without its controller manager: Kapi alone."""
+"""The rows about what a control plane does by itself. The reference needs its controller manager for that."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bench.reference import Reference
 from bench.table import KAPI, Group, Row
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from bench.runner import Bench
     from bench.settings import Settings
+    from bench.target import Target
 
 
 def _rows(settings: Settings) -> list[Row]:
@@ -19,10 +21,19 @@ def _rows(settings: Settings) -> list[Row]:
 
 
 def _measure(bench: Bench, rows: Sequence[str]) -> None:
-    targets = [target for target in bench.targets if target.name == KAPI]
+    targets: list[Target] = []
+    for target in bench.targets:
+        if isinstance(target, Reference):
+            managed = target.with_manager()
+            targets += [managed] if managed is not None else []
+        elif target.name == KAPI:
+            targets.append(target)
     with bench.fresh(rows, targets) as servers:
-        for name, running in servers.items():
-            bench.alternate(rows[0], {name: partial(bench.work, running, "collect", count=bench.settings.some)})
+        collect = {
+            name: partial(bench.work, running, "collect", count=bench.settings.some)
+            for name, running in servers.items()
+        }
+        bench.alternate(rows[0], collect)
 
 
 GROUP = Group("housekeeping", _rows, _measure)

@@ -7,10 +7,12 @@ and is authorised by RBAC.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from bench.client import Address
 from bench.table import REFERENCE
@@ -19,6 +21,8 @@ from kapi.base.tls import Authority, KeyPair
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 PROGRAMS = ("etcd", "kube-apiserver")
+MANAGER = "kube-controller-manager"
+"""Not needed but for what it does by itself; the test environment's folder has none."""
 
 
 def find() -> tuple[Reference | None, str]:
@@ -50,6 +54,10 @@ class Reference:
             told[name] = output.strip().partition("\n")[0]
         return told
 
+    def with_manager(self) -> Managed | None:
+        """The same with its controller manager, if the folder has one."""
+        return Managed(self._assets) if os.access(self._assets / MANAGER, os.X_OK) else None
+
     def start(self, folder: Path) -> Running:
         pairs = certificates(folder / "pki")
         etcd_port, port = free_port(), free_port()
@@ -66,6 +74,46 @@ class Reference:
             processes.append(Process(command, folder / "kube-apiserver.log"))
             wait_ready(address, processes)
         return Running(address, processes, began)
+
+
+class Managed(Reference):
+    """kube-apiserver, etcd and the garbage collector of the controller manager."""
+
+    def start(self, folder: Path) -> Running:
+        running = super().start(folder)
+        address, config = running.address, folder / "manager.kubeconfig"
+        config.write_text(json.dumps(kubeconfig(address)))
+        command = manager_command(self._assets / MANAGER, config)
+        return Running(
+            address, [*running.processes, Process(command, folder / f"{MANAGER}.log")], time.perf_counter()
+        )
+
+
+def kubeconfig(address: Address) -> dict[str, Any]:
+    """How the controller manager finds the server, as the administrator."""
+    cluster = {"server": f"https://{address.host}:{address.port}", "certificate-authority": address.authority}
+    user = {"client-certificate": address.certificate, "client-key": address.key}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "bench", "cluster": cluster}],
+        "users": [{"name": "bench", "user": user}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        "current-context": "bench",
+    }
+
+
+def manager_command(program: Path, config: Path) -> list[str]:
+    """The garbage collector alone, and without the limit on requests that would be all one measures (20 a second)."""
+    return [
+        str(program),
+        f"--kubeconfig={config}",
+        "--controllers=garbage-collector-controller",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--kube-api-qps=100000",
+        "--kube-api-burst=100000",
+    ]
 
 
 def certificates(folder: Path) -> dict[str, KeyPair]:
