@@ -4,11 +4,11 @@ A cache is a little behind the server. A reconciler that writes and is called ag
 was before, and do its work twice. So what was written through this client is remembered until the cache has it; until
 then that object is read from the server. Everything else comes from memory.
 
-Kinds nobody watches are read from the server, too, and so are namespaces nobody watches. A list of all namespaces comes
-from the server where one namespace is watched; where several are, it is what is in these: such a program is mostly not
-allowed to look any further. Promise: a get after a write through the same client shows the
-object at least as new as the write left it. And a reconcile whose process has lost its lease meanwhile writes nothing
-through it.
+Kinds nobody watches are read from the server, too, and so are namespaces nobody watches. A list of all namespaces is
+one of those that are watched: a program that is restricted to some is mostly not allowed to look any further.
+
+Promise: a get after a write through the same client shows the object at least as new as the write left it. And a
+reconcile whose process has lost its lease meanwhile writes nothing through it.
 """
 
 from __future__ import annotations
@@ -158,21 +158,22 @@ class CachedClient:
     async def list(
         self, kind: type[T], *, namespace: str = ALL_NAMESPACES, labels: Mapping[str, str] | str = ""
     ) -> list[T]:
-        """Objects of a kind, in one namespace or in all, that have some labels."""
+        """Objects of a kind, in one namespace or in all that are watched, that have some labels."""
         written = self._kinds.get(SCHEME.gvk_of(kind))
-        restricted = () if written is None or namespace else await self._namespaces(kind, written)
-        is_held = written is not None and written.covers(namespace) and len(restricted) != 1
-        if is_held and written is not None and written.informer.has_synced and not written:
-            return written.informer.lister.list(namespace=namespace or None, labels=labels or None)
-        # Never more than the cache holds, which may be all that we are allowed to read.
-        places = restricted if is_held and restricted else (namespace,)
+        places: tuple[str, ...] = (namespace,)
+        if written is not None and written.covers(namespace):
+            if written.informer.has_synced and not written:
+                return written.informer.lister.list(namespace=namespace or None, labels=labels or None)
+            if not namespace:
+                # No more than the cache will hold, which may be all that we are allowed to read.
+                places = await self._namespaces(kind, written)
         answers = [await self.live.list(kind, namespace=place, labels=labels or None) for place in places]
         return [obj for answer in answers for obj in answer.items]
 
     async def _namespaces(self, kind: type[T], written: _Written[Any]) -> tuple[str, ...]:
         """The namespaces that a cache is restricted to, which it is not for a kind that has none."""
         if not written.namespaces or not (await self.live.mapper.by_kind(SCHEME.gvk_of(kind))).namespaced:
-            return ()
+            return (ALL_NAMESPACES,)
         return written.namespaces
 
     # -- writing ----------------------------------------------------------------------------------------------------

@@ -152,7 +152,11 @@ def test_what_is_outside_of_the_watched_namespace_is_read_from_the_server(kubeco
         await client.create(elsewhere)
         await client.create(widget("near"))
         assert (await manager.client.get(Widget, ObjectKey("kube-public", "far"))).metadata.name == "far"
-        assert {one.metadata.name for one in await manager.client.list(Widget)} >= {"far", "near"}
+        assert {one.metadata.name for one in await manager.client.list(Widget, namespace="kube-public")} >= {"far"}
+        await manager.client.create(widget("own"))
+        listed = {one.metadata.name for one in await manager.client.list(Widget)}
+        assert {"near", "own"} <= listed
+        assert "far" not in listed
         await manager.client.delete(await manager.client.get(Widget, ObjectKey("kube-public", "far")))
         assert await manager.client.find(Widget, ObjectKey("kube-public", "far")) is None
         manager.stop()
