@@ -1,6 +1,7 @@
 """The ground housekeeping stands on: controllers that hear commits and act through the API."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -83,6 +84,39 @@ def test_a_part_that_is_stopped_hears_nothing():
         assert seen == heard
 
     run(main())
+
+
+class Failing:
+    """Something a manager runs, which fails twice."""
+
+    name = "failing"
+    needs_leader_election = True
+
+    def __init__(self, starts):
+        self._starts = starts
+
+    async def run(self):
+        self._starts.append(asyncio.get_running_loop().time())
+        if len(self._starts) < 3:
+            raise ZeroDivisionError
+        await asyncio.Event().wait()
+
+    def stop(self):
+        pass
+
+
+def test_a_house_that_fell_down_is_built_again():
+    starts, seen = [], []
+
+    @kept(lambda house: house.manager.add(Failing(starts)), seen_by(seen))
+    async def check(api):
+        await api.settled()
+        assert [round(later - sooner) for sooner, later in itertools.pairwise(starts)] == [1, 2]
+        await api.made(CM, cm("a"))
+        await api.settled()
+        assert seen == [Request("default", "a")]
+
+    check()
 
 
 def test_the_inventory_knows_each_stored_resource_once():

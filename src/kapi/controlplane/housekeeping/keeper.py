@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 USER: Final = "system:kube-controller-manager"
 AGENT: Final = "kube-controller-manager"
 """Who housekeeping is in managedFields: what tools know from elsewhere."""
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
 
 PARTS: Final[Mapping[str, Part]] = {
     "garbage-collector-controller": collect_garbage,
@@ -80,13 +82,36 @@ async def keep_house(
     registry: CollectorRegistry,
     clock: Clock,
 ) -> None:
-    """Run parts of housekeeping until cancelled; what they are at is then brought to its end."""
-    transport = InProcessTransport(handler, USER)
-    client = loopback_client(transport, agent=AGENT, clock=clock)
-    manager = Manager(client, namespace="", clock=clock, registry=registry)
-    house = House(manager, Inventory(catalog), settings)
-    for part in parts:
-        part(house)
+    """Run parts of housekeeping until cancelled; what they are at is then brought to its end.
+
+    A failure that a controller cannot keep to one key ends all of them, and is a mistake of ours. They are then started
+    anew, after a pause: a server that does not collect should not need somebody to notice.
+    """
+    parts = list(parts)
+    pause = FIRST_PAUSE
+    while True:
+        transport = InProcessTransport(handler, USER)
+        client = loopback_client(transport, agent=AGENT, clock=clock)
+        manager = Manager(client, namespace="", clock=clock, registry=registry)
+        house = House(manager, Inventory(catalog), settings)
+        started = clock.monotonic()
+        try:
+            for part in parts:
+                part(house)
+            await _run(manager)
+        except Exception:
+            if clock.monotonic() - started > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            _log.exception("housekeeping has failed and is started again", seconds=pause)
+        finally:
+            await client.close()
+            await transport.close()
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _run(manager: Manager) -> None:
+    """Run a manager; when this is cancelled, the manager comes to its end first."""
     running = asyncio.ensure_future(manager.run(signals=False))
     try:
         await asyncio.shield(running)
@@ -94,9 +119,3 @@ async def keep_house(
         manager.stop()
         await running
         raise
-    except Exception:
-        _log.exception("housekeeping ended; nothing is collected any more until the server is started again")
-        raise
-    finally:
-        await client.close()
-        await transport.close()
