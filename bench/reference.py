@@ -84,9 +84,7 @@ class Managed(Reference):
         address, config = running.address, folder / "manager.kubeconfig"
         config.write_text(json.dumps(kubeconfig(address)))
         command = manager_command(self._assets / MANAGER, config)
-        return Running(
-            address, [*running.processes, Process(command, folder / f"{MANAGER}.log")], time.perf_counter()
-        )
+        return Running(address, [*running.processes, Process(command, folder / f"{MANAGER}.log")], time.perf_counter())
 
 
 def kubeconfig(address: Address) -> dict[str, Any]:
