@@ -59,16 +59,24 @@ async def until_gone(server, name, left):
     """Follow the dependents of an owner until no more than so many are there; False if the server went first."""
     with contextlib.suppress(Disconnected):
         line = await Line.open(server)
-        revision, there = await names(line, of=name)
-        if len(there) <= left:
-            return True
-        async with asyncio.timeout(PATIENCE):
-            async for event in line.watch(f"{PATH}?watch=true&labelSelector=of%3D{name}&resourceVersion={revision}"):
-                if event["type"] == "DELETED":
-                    there.discard(event["object"]["metadata"]["name"])
-                if len(there) <= left:
-                    line.close()
-                    return True
+        try:
+            revision, there = await names(line, of=name)
+            watch = f"{PATH}?watch=true&labelSelector=of%3D{name}&resourceVersion={revision}"
+            async with asyncio.timeout(PATIENCE):
+                return len(there) <= left or await follow(line, watch, there, left)
+        finally:
+            line.close()
+    return False
+
+
+async def follow(line, watch, there, left):
+    """Take out of `there` what is deleted, until so many are left."""
+    async with contextlib.aclosing(line.watch(watch)) as events:
+        async for event in events:
+            if event["type"] == "DELETED":
+                there.discard(event["object"]["metadata"]["name"])
+            if len(there) <= left:
+                return True
     return False
 
 
