@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import errno
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 from yarl import URL
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kapi.client.config import ClientConfig
 
 _HEADER_BYTES: Final = 64 * 1024
+_LAYERS: Final = 3
+"""Of a connection: the socket, TLS, HTTP."""
 
 
 class Reply:
@@ -61,6 +63,19 @@ class Reply:
             await asyncio.sleep(0)  # the transport lets go of its socket in the loop's next round
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Drops a connection that cannot be used again, as after a request that was cancelled, instead of taking leave.
+
+    A TLS farewell waits for the other side, and nobody would wait for the farewell: the library forgets such a
+    connection, and its socket would outlast the client and the event loop.
+    """
+
+    def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
+        if should_close and protocol.transport is not None:
+            protocol.transport.abort()
+        super()._release(key, protocol, should_close=should_close)
+
+
 class Transport:
     """A pool of connections to one server. Failures are raised as `TransportError`; an answer is never one."""
 
@@ -70,7 +85,7 @@ class Transport:
         self._proxy = URL(proxy) if proxy else None
         self._session = aiohttp.ClientSession(
             # Watches each hold a connection for as long as they last, so there is no useful limit.
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=_Connector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": config.user_agent},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.connect_timeout),
@@ -81,6 +96,9 @@ class Transport:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+        # Those that were dropped let go of their sockets in the loop's next rounds, one for each layer.
+        for _ in range(_LAYERS):
+            await asyncio.sleep(0)
 
     async def send(
         self,
