@@ -11,6 +11,7 @@ from kapi.client.errors import ConnectionLost
 from kapi.controller.reconcile import Request
 from kapi.controlplane.housekeeping.house import itself
 from kapi.controlplane.housekeeping.inventory import Inventory, path_of
+from kapi.controlplane.housekeeping.keeper import STOP_SECONDS
 from kapi.controlplane.housekeeping.selection import NAMES, select
 from kapi.controlplane.loopback import loopback_client
 from kapi.controlplane.options import OptionError
@@ -117,6 +118,29 @@ def test_a_house_that_fell_down_is_built_again():
         assert seen == [Request("default", "a")]
 
     check()
+
+
+def test_a_house_that_is_kept_waiting_does_not_keep_the_server_from_stopping():
+    started = []
+
+    def part(house):
+        async def reconcile(request):
+            started.append(request)
+            await asyncio.Event().wait()
+
+        for name in ("one", "two"):
+            house.add(name, reconcile, hear={"configmaps": itself}, initial=lambda: ())
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with keeping(part) as api:
+            await api.made(CM, cm("a"))
+            await api.settled()
+            assert len(started) == 2
+            before = loop.time()
+        assert loop.time() - before <= 3 * STOP_SECONDS
+
+    run(main())
 
 
 def test_the_inventory_knows_each_stored_resource_once():

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 USER: Final = "system:kube-controller-manager"
 AGENT: Final = "kube-controller-manager"
 """Who housekeeping is in managedFields: what tools know from elsewhere."""
+STOP_SECONDS: Final = 5.0
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 
@@ -82,7 +83,7 @@ async def keep_house(
     registry: CollectorRegistry,
     clock: Clock,
 ) -> None:
-    """Run parts of housekeeping until cancelled; what they are at is then brought to its end.
+    """Run parts of housekeeping until cancelled; what they are at is then brought to its end, if that comes soon.
 
     A failure that a controller cannot keep to one key ends all of them, and is a mistake of ours. They are then started
     anew, after a pause: a server that does not collect should not need somebody to notice.
@@ -111,11 +112,19 @@ async def keep_house(
 
 
 async def _run(manager: Manager) -> None:
-    """Run a manager; when this is cancelled, the manager comes to its end first."""
+    """Run a manager; when this is cancelled, the manager comes to its end first, or is left to the event loop's.
+
+    What somebody else keeps waiting, such as a webhook that does not answer, must not keep the server from stopping.
+    Whatever is left undone is found again by the next start, as after a kill.
+    """
     running = asyncio.ensure_future(manager.run(signals=False))
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
         manager.stop()
-        await running
+        _, late = await asyncio.wait([running], timeout=STOP_SECONDS)
+        for task in late:
+            _log.warning("housekeeping is stopped in the middle of something")
+            task.cancel()
+            await asyncio.wait([task], timeout=STOP_SECONDS)
         raise
