@@ -57,7 +57,10 @@ def _attribute(name: str) -> str:
     if name.isascii():
         found = "_".join(_WORD.findall(name)).lower()
     else:
-        found = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", name)).strip("_").lower()
+        # Lower case first: it may leave the form in which Python compares identifiers.
+        plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).lower())
+        # Not all that a pattern takes for a letter or a digit may be in an identifier.
+        found = "_".join("".join(each if f"a{each}".isidentifier() else " " for each in plain).split()).strip("_")
     if not found.isidentifier():
         found = f"field_{found}".rstrip("_")
     return f"{found}_" if keyword.iskeyword(found) or found in _TAKEN else found

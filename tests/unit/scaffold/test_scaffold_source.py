@@ -4,7 +4,7 @@ import ast
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kapi.scaffold.names import Names, attribute_names, class_name, wire_name
@@ -97,6 +97,7 @@ def test_lines_break_as_formatters_break_them():
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters='"\\', min_codepoint=32), max_size=6)
 
 
+@example(names=["a\u09f4", "\u09f4", "\u00b2"])
 @given(names=st.lists(WORDS, unique=True, max_size=6))
 def test_attributes_are_legal_and_all_different(names):
     attributes = attribute_names(names)
