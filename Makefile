@@ -48,7 +48,7 @@ bench: $(INSTALLED) ## Measure (ARGS are passed on)
 	$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove what was built, generated or cached; .venv stays and is brought up to date by the next target
-	rm -rf build dist src/kapi/api/builtin src/kapi/schema/builtin.bin
+	rm -rf build dist src/kapi/api/builtin src/kapi/schema/builtin/definitions.bin
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests tools bench generate -type d -name __pycache__ -prune -exec rm -rf {} +
 	rm -f $(INSTALLED)

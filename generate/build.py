@@ -20,7 +20,7 @@ DEFINITIONS = pathlib.PurePosixPath("kubernetes-json-schema/v1.36.0-local/_defin
 """Where the definitions of the compatibility target are inside that package."""
 
 CLASSES = pathlib.PurePosixPath("src/kapi/api/builtin")
-SCHEMAS = pathlib.PurePosixPath("src/kapi/schema/builtin.bin")
+SCHEMAS = pathlib.PurePosixPath("src/kapi/schema/builtin/definitions.bin")
 STAMP = CLASSES / ".stamp"
 
 

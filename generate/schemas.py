@@ -1,9 +1,9 @@
-"""Turn the published definitions of the built-in kinds into `src/kapi/schema/builtin.bin`.
+"""Turn the published definitions of the built-in kinds into `src/kapi/schema/builtin/definitions.bin`.
 
 The resource is made to be read a little at a time: a small index, then per API package one compressed part with the
 structure of its definitions and one with their prose. Serving needs structure only; prose is read when somebody asks
 for OpenAPI. Layout: magic, length of the index (4 bytes, big-endian), index, parts. Index and parts are zlib-compressed
-MessagePack; offsets count from the end of the index. `kapi.schema.builtin` reads it back.
+MessagePack; offsets count from the end of the index. `kapi.schema.builtin.definitions` reads it back.
 """
 
 from __future__ import annotations

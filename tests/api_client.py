@@ -12,20 +12,20 @@ from urllib.parse import urlencode
 
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
-from kapi.registry.custom.keeper import Keeper
+from kapi.registry.custom.definitioncontroller import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.chain import Authenticator, StaticTokens
 from kapi.server.authz.authorizer import MastersAuthorizer
 from kapi.server.context import User
-from kapi.server.health import Health
-from kapi.server.inprocess import InProcessTransport
-from kapi.server.message import Peer, Request
-from kapi.server.metrics import Metrics
 from kapi.server.ownership import Owners
+from kapi.server.pages.health import Health
+from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
 from kapi.server.services import Services
+from kapi.server.transport.inprocess import InProcessTransport
+from kapi.server.transport.message import Peer, Request
 from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
 

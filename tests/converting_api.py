@@ -12,7 +12,7 @@ import inspect
 from api_client import Api
 from kapi.base.clock import SystemClock
 from kapi.base.http import Outbound
-from kapi.registry.custom.keeper import Keeper
+from kapi.registry.custom.definitioncontroller import Keeper
 from kapi.server.webhooks.conversion import WebhookConverter
 from webhook_server import DEFINITIONS, NAME, V1, Webhook, definition, listener, path
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kapi.registry.kinds.extension.conditions import FINALIZER
+from kapi.registry.kinds.apiextensions.conditions import FINALIZER
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OLD_CRDS = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions"

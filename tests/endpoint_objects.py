@@ -1,7 +1,7 @@
 """Services, Pods and Nodes for the tests of endpoints: how they are made, made ready, and what came of it."""
 
 from api_client import NS, PODS, SVC
-from kapi.controlplane.housekeeping.endpoints.facts import PodFacts, PodPort
+from kapi.controlplane.controllers.endpoints.facts import PodFacts, PodPort
 
 NODES = "/api/v1/nodes"
 EP = f"{NS}/default/endpoints"

@@ -14,8 +14,8 @@ import inspect
 from prometheus_client import CollectorRegistry
 
 from api_client import Api
-from kapi.controlplane.housekeeping.house import Settings
-from kapi.controlplane.housekeeping.keeper import keep_house
+from kapi.controlplane.controllers.house import Settings
+from kapi.controlplane.controllers.keeper import keep_house
 from virtual_time import run
 
 

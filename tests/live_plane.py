@@ -5,7 +5,7 @@ import contextlib
 import threading
 
 from kapi.controlplane.assemble import serve
-from kapi.controlplane.housekeeping.selection import select
+from kapi.controlplane.controllers.selection import select
 from kapi.controlplane.options import Options
 
 NO_MAPS = "-root-ca-certificate-publisher-controller"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kapi.storage.interface import Change, Draft, Storage
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 
 Scenario = Callable[[Storage], Awaitable[None]]
 

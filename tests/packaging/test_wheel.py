@@ -22,7 +22,7 @@ for name in sys.argv[1:]:
     room = importlib.import_module(name)
     for module in pkgutil.walk_packages(room.__path__, name + "."):
         # The schemas of custom kinds are the server's business: users' patterns run on RE2, which comes with it.
-        if not module.name.startswith(("kapi.schema.cel", "kapi.schema.structural", "kapi.schema.custom",
+        if not module.name.startswith(("kapi.schema.cel", "kapi.schema.structural", "kapi.schema.structural.customschema",
                                        "kapi.schema.openapi")):
             importlib.import_module(module.name)
 """
@@ -75,21 +75,23 @@ def test_the_source_distribution_carries_generators_not_their_output(source_dist
     with tarfile.open(source_distribution) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"generate/types.py", "generate/schemas.py", "hatch_build.py", "LICENSE", "src/kapi/py.typed"} <= names
-    assert not [name for name in names if "builtin/" in name or name.endswith("builtin.bin")]
+    assert not [name for name in names if "builtin/" in name or name.endswith("definitions.bin")]
     assert not [name for name in names if name.startswith(("tests/", ".ci/", "bench/"))]
 
 
 def test_the_wheel_holds_the_package_and_what_is_generated(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {"kapi/py.typed", "kapi/schema/builtin.bin", "kapi/api/builtin/core_v1.py"} <= names
+    assert {"kapi/py.typed", "kapi/schema/builtin/definitions.bin", "kapi/api/builtin/core_v1.py"} <= names
     strangers = {name.partition("/")[0] for name in names} - {"kapi"}
     assert all(name.endswith(".dist-info") for name in strangers)
     assert not [name for name in names if name.endswith((".pyc", ".stamp"))]
 
 
 def test_the_schemas_are_a_resource_of_the_installed_package(server):
-    program = "import importlib.resources as r; print(len((r.files('kapi.schema') / 'builtin.bin').read_bytes()))"
+    program = (
+        "import importlib.resources as r; print(len((r.files('kapi.schema.builtin') / 'definitions.bin').read_bytes()))"
+    )
     assert int(run(str(server), "-c", program)) > 10_000
 
 

@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 
 from kapi.base.failpoint import arm
-from kapi.storage import sqlite_upkeep, sqlite_writer
 from kapi.storage.interface import Draft
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import writer as sqlite_writer
+from kapi.storage.sqlite.storage import SqliteStorage
 
 WRITERS = 12
 ROUNDS = 24

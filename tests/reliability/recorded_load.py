@@ -11,7 +11,7 @@ import time
 
 from live_server import Disconnected, Line
 
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 from kapi.testing.history import Commit, Operation, Seen, Session
 
 NAMESPACE = "load"

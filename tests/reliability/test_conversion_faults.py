@@ -13,7 +13,7 @@ import pytest
 
 from api_client import APPLY, CM, cm, serving
 from converting_api import PATIENCE, wired
-from kapi.registry.custom import keeper
+from kapi.registry.custom import definitioncontroller as keeper
 from virtual_time import run
 from webhook_server import (
     DEFINITIONS,

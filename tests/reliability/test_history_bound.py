@@ -13,7 +13,7 @@ from api_client import CM, cm, serving
 from kapi.base.clock import ManualClock
 from kapi.storage.compact import Compactor
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 
 BOUND = 1 << 20
 TURNS = 9

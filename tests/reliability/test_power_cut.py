@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 
 WORKER = Path(__file__).with_name("power_cut_worker.py")
 CUTS = 60

@@ -7,7 +7,7 @@ import pytest
 from every_route import RESOURCES, collection, identify, item, root
 
 from api_client import Api, served
-from kapi.server.message import Peer
+from kapi.server.transport.message import Peer
 from virtual_time import run
 
 PUBLIC = {"/healthz", "/livez", "/readyz", "/version"}

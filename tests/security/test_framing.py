@@ -14,10 +14,10 @@ import uvloop
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kapi.server.framing import _NAMES, IDLE, Refusal, RequestReader
-from kapi.server.limits import Limits
-from kapi.server.message import Peer, Response
-from kapi.server.serve import Server
+from kapi.server.transport.framing import _NAMES, IDLE, Refusal, RequestReader
+from kapi.server.transport.limits import Limits
+from kapi.server.transport.message import Peer, Response
+from kapi.server.transport.serve import Server
 
 INNOCENT = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 HOST = b"Host: h\r\n"

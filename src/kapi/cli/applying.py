@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.api.clientapply import apply_patch, with_last_applied
 from kapi.api.errors import ApiError, Conflict
-from kapi.api.lastapplied import ANNOTATION
 from kapi.api.meta import GroupVersionKind, is_deleting
-from kapi.api.patch import without_nulls
-from kapi.api.patchcreation import PatchCreationError
+from kapi.api.patch.clientapply import apply_patch, with_last_applied
+from kapi.api.patch.creation import PatchCreationError
+from kapi.api.patch.lastapplied import ANNOTATION
+from kapi.api.patch.mergepatch import without_nulls
 from kapi.api.selectors import LabelSelector, SelectorError
 from kapi.cli.editing import each, fetch
 from kapi.cli.printing import CommandError, complain, with_source
@@ -191,7 +191,7 @@ class Apply:
 
 def _merge_schema(gvk: GroupVersionKind) -> Any:
     """How the lists of a built-in kind merge; None for kinds we know nothing about."""
-    from kapi.schema.typed import kind_schema
+    from kapi.schema.builtin.typed import kind_schema
 
     try:
         return kind_schema(*gvk).merge

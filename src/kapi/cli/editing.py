@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import ApiError, NotFound, UnsupportedMediaType
-from kapi.api.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.api.patch.mergepatch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.cli.printing import CommandError, ObjectPrinter, emit, kind_name, with_source
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError

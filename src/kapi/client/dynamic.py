@@ -14,7 +14,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from kapi.api.patch import APPLY_PATCH, MERGE_PATCH
+from kapi.api.patch.mergepatch import APPLY_PATCH, MERGE_PATCH
 from kapi.client.discovery import DiscoveryClient
 from kapi.client.errors import AnswerError, error_from_status
 from kapi.client.mapper import RESTMapper

@@ -17,7 +17,7 @@ import msgspec
 
 from kapi.api.access import name_of, resource_version_of
 from kapi.api.errors import Expired
-from kapi.api.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.client.dynamic import PAGE, WatchEvent
 from kapi.client.errors import AnswerError, error_from_status
 from kapi.client.options import (

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
 from kapi.api.errors import NotAcceptable, UnsupportedMediaType
-from kapi.api.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.codec.limits import ACCEPT_CLAUSES, NEGOTIATION_CACHE, NEGOTIATION_LENGTH
 
 JSON: Final = "application/json"

@@ -13,11 +13,11 @@ from kapi.base.clock import SystemClock
 from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
-from kapi.controlplane.housekeeping import selection
-from kapi.controlplane.housekeeping.furnish import furnisher, namespace_store
+from kapi.controlplane.controllers import selection
+from kapi.controlplane.controllers.furnish import furnisher, namespace_store
 from kapi.controlplane.options import DRAIN_SECONDS
 from kapi.registry.catalog import Catalog
-from kapi.registry.custom.keeper import Keeper
+from kapi.registry.custom.definitioncontroller import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
@@ -25,17 +25,17 @@ from kapi.server.authn.accounts import AccountTokens
 from kapi.server.authn.chain import Authenticator, StaticTokens, TokenSources
 from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
 from kapi.server.context import User
-from kapi.server.health import Health
-from kapi.server.inprocess import InProcessTransport
-from kapi.server.metrics import Metrics
 from kapi.server.ownership import Owners
+from kapi.server.pages.health import Health
+from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
-from kapi.server.serve import Server
 from kapi.server.services import Services
+from kapi.server.transport.inprocess import InProcessTransport
+from kapi.server.transport.serve import Server
 from kapi.storage.compact import PROMISED_SECONDS, Compactor
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -145,9 +145,9 @@ class ControlPlane:
 
     async def _keep_house(self, pipeline: Pipeline, credentials: bootstrap.Credentials) -> None:
         """Run the controllers of the house. The framework they need is imported now, beside the first requests."""
-        await asyncio.to_thread(importlib.import_module, "kapi.controlplane.housekeeping.keeper")
-        from kapi.controlplane.housekeeping.house import Settings
-        from kapi.controlplane.housekeeping.keeper import keep_house, parts_of
+        await asyncio.to_thread(importlib.import_module, "kapi.controlplane.controllers.keeper")
+        from kapi.controlplane.controllers.house import Settings
+        from kapi.controlplane.controllers.keeper import keep_house, parts_of
 
         settings = Settings(
             event_seconds=self.options.event_seconds,

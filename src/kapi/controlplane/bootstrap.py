@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.controlplane.options import Options
-    from kapi.server.inprocess import InProcessTransport
+    from kapi.server.transport.inprocess import InProcessTransport
 
 MASTERS = "system:masters"
 ADMIN = "kubernetes-admin"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kapi.base.clock import Clock
-    from kapi.server import inprocess
-    from kapi.server.inprocess import InProcessTransport
+    from kapi.server.transport import inprocess
+    from kapi.server.transport.inprocess import InProcessTransport
 
 SERVER: Final = "http://in-process"
 """Stands where an address would; nothing is ever sent to it."""

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import GroupResource
 from kapi.api.versions import by_priority
+from kapi.cache.watchcache import RETENTION, CacheHub
 from kapi.registry.builtins import GROUPS
 from kapi.registry.custom.definitions import Definitions
 from kapi.registry.encoding import BodyReader, CustomReader, head_of
 from kapi.registry.resource import Resource
-from kapi.registry.rules import CONVERSIONS, SCHEMAS, STORES, strategies
 from kapi.registry.store import Store
+from kapi.registry.strategies import CONVERSIONS, SCHEMAS, STORES, strategies
 from kapi.registry.strategy import Strategy
 from kapi.storage.keys import resource_prefix
-from kapi.storage.watchcache import RETENTION, CacheHub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
+    from kapi.cache.watchcache import Reader, WatchCache
     from kapi.registry.builtins import Group, Row
     from kapi.registry.custom.conversion import Converter, ConverterFor
     from kapi.storage.interface import Storage
-    from kapi.storage.watchcache import Reader, WatchCache
 
 _PLAIN = Strategy()
 

@@ -22,10 +22,10 @@ from kapi.storage.interface import RevisionMismatch
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
     from kapi.registry.outcome import Admit
     from kapi.registry.store import Store
     from kapi.registry.strategy import WriteContext
-    from kapi.storage.watchcache import Item
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kapi.cache.watchcache import Selection
 from kapi.storage.interface import Draft
-from kapi.storage.watchcache import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

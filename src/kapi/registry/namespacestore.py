@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.registry import deletion
-from kapi.registry.twostep import TwoStepStore
+from kapi.registry.markeddeletion import TwoStepStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.strategy import WriteContext
-    from kapi.storage.watchcache import Item
 
 
 class NamespaceStore(TwoStepStore):

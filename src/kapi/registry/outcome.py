@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.api.meta import Object
-    from kapi.storage.watchcache import Item
+    from kapi.cache.watchcache import Item
 
 
 class Admit(Protocol):

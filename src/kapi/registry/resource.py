@@ -15,17 +15,17 @@ from kapi.api.meta import GroupVersion, GroupVersionKind
 from kapi.registry.encoding import encode, head_of
 from kapi.registry.tables import table_for
 from kapi.registry.tables.custom import custom_table
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin.typed import kind_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
     from kapi.registry.custom.version import CustomVersion
     from kapi.registry.store import Store
     from kapi.registry.tables import Table
-    from kapi.schema.typed import ObjectSchema
-    from kapi.storage.watchcache import Item
+    from kapi.schema.builtin.typed import ObjectSchema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")

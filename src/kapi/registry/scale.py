@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from kapi.api.errors import GroupKind, Invalid
 from kapi.api.fielderror import invalid
-from kapi.api.fieldset import fields
+from kapi.api.ownership.fieldset import fields
 from kapi.api.values import label_selector_to_text
 
 if TYPE_CHECKING:
-    from kapi.api.fieldset import Path
     from kapi.api.meta import Object
+    from kapi.api.ownership.fieldset import Path
 
 SCALE_KIND = GroupKind("autoscaling", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -17,10 +17,11 @@ import msgspec
 
 from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError, RequestEntityTooLarge
 from kapi.api.fielderror import invalid, quote
-from kapi.api.managedfields import keep_times
 from kapi.api.meta import format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
+from kapi.api.ownership.managedfields import keep_times
+from kapi.cache.watchcache import Item, Selection
 from kapi.codec.limits import OBJECT_BYTES
 from kapi.registry import deletion
 from kapi.registry.encoding import decode, draft, encode, head_of, owners_of
@@ -29,7 +30,6 @@ from kapi.registry.strategy import Strategy, WriteContext, copy_field
 from kapi.registry.uid import new_uid
 from kapi.storage.interface import RevisionMismatch
 from kapi.storage.keys import object_key, resource_prefix
-from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from kapi.api.errors import GroupResource
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import GroupVersionKind, Object
+    from kapi.cache.watchcache import CacheHub
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.outcome import Admit, Build
-    from kapi.schema.typed import ObjectSchema
+    from kapi.schema.builtin.typed import ObjectSchema
     from kapi.storage.interface import Entry, Storage
-    from kapi.storage.watchcache import CacheHub
 
 GENERATE_ATTEMPTS = 8
 MAX_REVISION_DIGITS = 19

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from kapi.api.crd import UnsupportedType, definition, naming_of
 from kapi.api.objectmeta import validate_object_meta
-from kapi.registry.kinds.extension import conditions, validation
-from kapi.registry.kinds.extension.definitions import GROUP, DefinitionStrategy
-from kapi.schema.scalars import TypeMismatch
+from kapi.registry.kinds.apiextensions import conditions, validation
+from kapi.registry.kinds.apiextensions.definitions import GROUP, DefinitionStrategy
+from kapi.schema.builtin.scalars import TypeMismatch
+from kapi.schema.builtin.typed import kind_schema
 from kapi.schema.structural.defaulting import copy_json
-from kapi.schema.typed import kind_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kapi.registry.kinds.extension import v1beta1
-from kapi.registry.kinds.extension.definitions import GROUP, DefinitionStrategy
-from kapi.schema.definitionsv1beta1 import definition_schema
-from kapi.schema.scalars import TypeMismatch
+from kapi.registry.kinds.apiextensions import v1beta1
+from kapi.registry.kinds.apiextensions.definitions import GROUP, DefinitionStrategy
+from kapi.schema.builtin.definitionsv1beta1 import definition_schema
+from kapi.schema.builtin.scalars import TypeMismatch
+from kapi.schema.builtin.typed import kind_schema
 from kapi.schema.structural.defaulting import copy_json
-from kapi.schema.typed import kind_schema
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from kapi.codec.negotiate import Accepted
     from kapi.registry.resource import Resource
-    from kapi.server.message import Request
     from kapi.server.services import Services
+    from kapi.server.transport.message import Request
 
 
 class User:

@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from kapi.api.apply import excluding, only
-from kapi.api.fieldset import ANY, fields
-from kapi.api.managedfields import FieldManager
+from kapi.api.ownership.apply import excluding, only
+from kapi.api.ownership.fieldset import ANY, fields
+from kapi.api.ownership.managedfields import FieldManager
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.custom.store import CustomStore
 from kapi.registry.encoding import encode
@@ -21,14 +21,14 @@ from kapi.registry.strategy import copy_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kapi.api.apply import Filter
     from kapi.api.meta import Object
-    from kapi.api.typedvalue import Shape
+    from kapi.api.ownership.apply import Filter
+    from kapi.api.ownership.shape import Shape
     from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource
     from kapi.registry.store import Store
     from kapi.server.context import Context
-    from kapi.server.options import WriteOptions
+    from kapi.server.handlers.options import WriteOptions
 
 MAX_MANAGER_BYTES = 128
 

@@ -27,14 +27,14 @@ from kapi.api.errors import (
 from kapi.api.values import parse_go_duration
 from kapi.server.authz.authorizer import attributes_of, refusal
 from kapi.server.context import Context
+from kapi.server.handlers.respond import error_response, warning_headers
 from kapi.server.requestinfo import parse_query, request_info
-from kapi.server.respond import error_response, warning_headers
 from kapi.storage.interface import StorageBusy, StorageFailed
 
 if TYPE_CHECKING:
-    from kapi.server.message import Request, Response, StreamResponse
     from kapi.server.router import Router
     from kapi.server.services import Services
+    from kapi.server.transport.message import Request, Response, StreamResponse
 
 DEFAULT_DEADLINE = 60.0
 

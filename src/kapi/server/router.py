@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kapi.registry.resource import Resource
     from kapi.server.context import Context
-    from kapi.server.message import Response, StreamResponse
+    from kapi.server.transport.message import Response, StreamResponse
 
     Endpoint = Callable[[Context], Awaitable[Response | StreamResponse]]
 

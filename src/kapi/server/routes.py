@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.server.handlers import deleting, patching, pods, reading, reviews, subresources, virtual, watching, writing
-from kapi.server.handlers.pages import Pages
+from kapi.server.handlers import componentstatuses as virtual
+from kapi.server.handlers import delete as deleting
+from kapi.server.handlers import patch as patching
+from kapi.server.handlers import pods, reviews, subresources
+from kapi.server.handlers import read as reading
+from kapi.server.handlers import watch as watching
+from kapi.server.handlers import write as writing
+from kapi.server.pages.handlers import Pages
 from kapi.server.router import Router
 
 if TYPE_CHECKING:

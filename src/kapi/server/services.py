@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from kapi.server.admission.chain import Admission
     from kapi.server.authn.chain import Authenticator
     from kapi.server.authz.authorizer import Authorizer
-    from kapi.server.health import Health
-    from kapi.server.metrics import Metrics
     from kapi.server.ownership import Owners
+    from kapi.server.pages.health import Health
+    from kapi.server.pages.metrics import Metrics
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kapi.api.typedvalue import KEYED, SCALAR, SET, STRUCT, Shape, struct
+from kapi.api.ownership.shape import KEYED, SCALAR, SET, STRUCT, Shape, struct
 
 SCHEMA = (
     "struct",

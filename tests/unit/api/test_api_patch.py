@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.patch import go_format, merge, without_nulls
+from kapi.api.patch.mergepatch import go_format, merge, without_nulls
 
 scalars = st.one_of(st.booleans(), st.integers(-9, 9), st.sampled_from(["", "x", "y"]))
 keys = st.sampled_from("abc")

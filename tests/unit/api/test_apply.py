@@ -9,11 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ownership_model import SCHEMA, Model, places, shape_of
 
-from kapi.api import fieldset as fs
-from kapi.api.apply import APPLY, UPDATE, Claim, FieldConflicts, Owner, Ownership, excluding, only
-from kapi.api.typedmerge import SAME, compare, merge, remove
-from kapi.api.typedvalue import DEDUCED, field_set, problems
-from kapi.schema.typed import kind_schema
+from kapi.api.ownership import fieldset as fs
+from kapi.api.ownership.apply import APPLY, UPDATE, Claim, FieldConflicts, Owner, Ownership, excluding, only
+from kapi.api.ownership.merge import SAME, compare, merge, remove
+from kapi.api.ownership.shape import DEDUCED, field_set, problems
+from kapi.schema.builtin.typed import kind_schema
 
 SHAPE = shape_of(SCHEMA)
 VERSION = "v1"

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api import strategicmerge
-from kapi.api.clientapply import MERGE_PATCH, STRATEGIC_MERGE_PATCH, apply_patch, last_applied, with_last_applied
-from kapi.api.lastapplied import ANNOTATION
-from kapi.api.patchcreation import IdentityChanged, PatchConflict, PatchCreationError
-from kapi.schema.typed import kind_schema
+from kapi.api.patch import strategicmerge
+from kapi.api.patch.clientapply import MERGE_PATCH, STRATEGIC_MERGE_PATCH, apply_patch, last_applied, with_last_applied
+from kapi.api.patch.creation import IdentityChanged, PatchConflict, PatchCreationError
+from kapi.api.patch.lastapplied import ANNOTATION
+from kapi.schema.builtin.typed import kind_schema
 
 CONFIG_MAP = kind_schema("", "v1", "ConfigMap").merge
 

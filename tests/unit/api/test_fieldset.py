@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api import fieldset as fs
+from kapi.api.ownership import fieldset as fs
 
 steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:"s"', "v:1"])
 paths = st.lists(steps, min_size=1, max_size=4).map(tuple)

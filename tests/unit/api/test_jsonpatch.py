@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.api.errors import RequestEntityTooLarge
-from kapi.api.jsonpatch import PatchApplyError, PatchDecodeError, apply, decode_operations
+from kapi.api.patch.jsonpatch import PatchApplyError, PatchDecodeError, apply, decode_operations
 
 
 def patched(doc, *operations):

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api import fieldset as fs
-from kapi.api import lastapplied
-from kapi.api import managedfields as mf
-from kapi.api.apply import excluding
 from kapi.api.errors import BadRequest, Conflict, PlainError
 from kapi.api.meta import GroupVersionKind
-from kapi.api.typedvalue import DEDUCED
-from kapi.schema.typed import kind_schema
+from kapi.api.ownership import fieldset as fs
+from kapi.api.ownership import managedfields as mf
+from kapi.api.ownership.apply import excluding
+from kapi.api.ownership.shape import DEDUCED
+from kapi.api.patch import lastapplied
+from kapi.schema.builtin.typed import kind_schema
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LATER = NOW + dt.timedelta(hours=1)

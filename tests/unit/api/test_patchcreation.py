@@ -1,6 +1,6 @@
 import pytest
 
-from kapi.api.patchcreation import (
+from kapi.api.patch.creation import (
     IdentityChanged,
     PatchConflict,
     PatchCreationError,
@@ -9,7 +9,7 @@ from kapi.api.patchcreation import (
     three_way_merge_patch,
     two_way_merge_patch,
 )
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin.typed import kind_schema
 
 POD = kind_schema("", "v1", "Pod").merge
 DEPLOYMENT = kind_schema("apps", "v1", "Deployment").merge

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api import strategicmerge
-from kapi.api.patch import merge
-from kapi.api.patchcreation import (
+from kapi.api.patch import strategicmerge
+from kapi.api.patch.creation import (
     PatchConflict,
     json_merge_patch,
     three_way_json_merge_patch,
     three_way_merge_patch,
     two_way_merge_patch,
 )
-from kapi.schema.typed import kind_schema
+from kapi.api.patch.mergepatch import merge
+from kapi.schema.builtin.typed import kind_schema
 
 # -- objects of real kinds, small enough that any two have much in common ----------------------------------------------
 

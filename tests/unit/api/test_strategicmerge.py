@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.patch import merge
-from kapi.api.strategicmerge import MergeNode, PatchContentError, PatchFormatError, PatchInternalError, apply
+from kapi.api.patch.mergepatch import merge
+from kapi.api.patch.strategicmerge import MergeNode, PatchContentError, PatchFormatError, PatchInternalError, apply
 
 
 @dataclass

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api import fieldset as fs
-from kapi.api.typedvalue import (
+from kapi.api.ownership import fieldset as fs
+from kapi.api.ownership.shape import (
     ATOMIC_LIST,
     DEDUCED,
     KEYED,
@@ -21,7 +21,7 @@ from kapi.api.typedvalue import (
     reconcile,
     struct,
 )
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin.typed import kind_schema
 
 STRING = Shape(SCALAR, scalar="string")
 NUMBER = Shape(SCALAR, scalar="numeric")

@@ -8,7 +8,7 @@ import pytest
 
 from kapi.api.errors import AlreadyExists, BadRequest, Conflict, Expired, NotFound
 from kapi.api.meta import GroupVersionKind, GroupVersionResource
-from kapi.api.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from kapi.client import AnswerError, ClientConfig, DynamicClient, NoMatch, RESTClient
 from kapi.client.rest import METADATA, TABLE
 

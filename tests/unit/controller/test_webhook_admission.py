@@ -9,7 +9,7 @@ from webhook_rig import GROUP, Network, admission, called, network
 
 from kapi.api.builtin.core_v1 import Pod
 from kapi.api.errors import Conflict
-from kapi.api.jsonpatch import apply, decode_operations
+from kapi.api.patch.jsonpatch import apply, decode_operations
 from kapi.controller.webhook import Allowed, Denied
 
 

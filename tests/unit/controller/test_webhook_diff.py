@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.jsonpatch import apply, decode_operations
+from kapi.api.patch.jsonpatch import apply, decode_operations
 from kapi.controller.webhook.diff import carried_over, diff, same
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.text("a/~0", max_size=3)

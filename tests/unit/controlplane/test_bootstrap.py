@@ -12,7 +12,7 @@ from api_client import NS, SVC, served
 from kapi.controlplane import bootstrap
 from kapi.controlplane.bootstrap import BootstrapError, ensure_credentials, ensure_objects, write_kubeconfig
 from kapi.controlplane.options import Options
-from kapi.server.inprocess import InProcessTransport
+from kapi.server.transport.inprocess import InProcessTransport
 
 
 @served

@@ -7,10 +7,10 @@ import copy
 from kind_support import Shelf, context
 
 from kapi.api.objectmeta import validate_object_meta
-from kapi.registry.kinds.extension import v1beta1
-from kapi.registry.kinds.extension.definitions import STRATEGIES
-from kapi.schema.definitionsv1beta1 import definition_schema
-from kapi.schema.typed import kind_schema
+from kapi.registry.kinds.apiextensions import v1beta1
+from kapi.registry.kinds.apiextensions.definitions import STRATEGIES
+from kapi.schema.builtin.definitionsv1beta1 import definition_schema
+from kapi.schema.builtin.typed import kind_schema
 
 STRATEGY = STRATEGIES["apiextensions.k8s.io", "CustomResourceDefinition"]
 V1 = kind_schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition")

@@ -4,7 +4,7 @@ import pytest
 
 from api_client import CM, NS, Api, cm, served
 from kapi.registry.builtins import GROUPS
-from kapi.schema.builtin import fingerprint
+from kapi.schema.builtin.definitions import fingerprint
 from virtual_time import run
 
 

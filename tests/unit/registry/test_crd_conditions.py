@@ -7,8 +7,8 @@ import pytest
 from crd_support import create, definition, old_form, stored, update, version
 from kind_support import NOW, NOW_TEXT
 
-from kapi.registry.kinds.extension import conditions
-from kapi.registry.kinds.extension.conditions import begin_deletion, end_deletion, find, is_true, put, settle
+from kapi.registry.kinds.apiextensions import conditions
+from kapi.registry.kinds.apiextensions.conditions import begin_deletion, end_deletion, find, is_true, put, settle
 
 LATER = NOW + dt.timedelta(hours=1)
 LATER_TEXT = "2026-01-02T04:04:05Z"

@@ -7,9 +7,9 @@ from crd_support import create, decoded, definition, old_form, stored, update, v
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.registry.kinds.extension import v1beta1
-from kapi.registry.kinds.extension.conditions import find, is_true
-from kapi.registry.kinds.extension.v1beta1 import from_v1, is_marked, to_v1
+from kapi.registry.kinds.apiextensions import v1beta1
+from kapi.registry.kinds.apiextensions.conditions import find, is_true
+from kapi.registry.kinds.apiextensions.v1beta1 import from_v1, is_marked, to_v1
 
 PROPS = {"type": "object", "properties": {"spec": {"type": "object"}}}
 SCHEMA = {"openAPIV3Schema": PROPS}

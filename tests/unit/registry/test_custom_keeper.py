@@ -8,7 +8,7 @@ import pytest
 from api_client import Api
 from custom_kinds import CRDS, GROUP, WIDGET_CRD, WIDGETS, conditions, defined, definition, gone, settled, until, widget
 from kapi.api.errors import InternalError
-from kapi.registry.custom.keeper import FIRST_PAUSE, Keeper
+from kapi.registry.custom.definitioncontroller import FIRST_PAUSE, Keeper
 from kapi.storage.interface import StorageBusy
 from virtual_time import run
 

@@ -7,14 +7,14 @@ import pytest
 from custom_kinds import GROUP, INTEGER, STRING, record
 from kapi.api.errors import Forbidden, GroupResource, TooManyRequests
 from kapi.api.meta import GroupVersionKind
+from kapi.cache.watchcache import CacheHub
 from kapi.registry.custom.store import MOST_FORMS, CustomStore, Gate
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.custom.version import SelectableField, Subresources, Version
 from kapi.registry.encoding import CustomReader
 from kapi.registry.strategy import WriteContext
-from kapi.schema.custom import CustomSchema
+from kapi.schema.structural.customschema import CustomSchema
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.watchcache import CacheHub
 from virtual_time import LoopClock, run
 
 ONE = record(spec=record(size=INTEGER, colour={"type": "string", "default": "red"}))

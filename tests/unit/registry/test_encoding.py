@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kapi.cache.watchcache import Selection
 from kapi.registry.encoding import BodyReader, decode, draft, encode, head_of, ordered
-from kapi.storage.watchcache import Selection
 
 HEAD = head_of("v1", "Thing")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.cluster.admissionregistration import GROUP, STRATEGIES
+from kapi.registry.kinds.admissionregistration import GROUP, STRATEGIES
 
 VALIDATING = STRATEGIES[GROUP, "ValidatingWebhookConfiguration"]
 MUTATING = STRATEGIES[GROUP, "MutatingWebhookConfiguration"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kind_support import Shelf, thing
 
-from kapi.registry.kinds.service.allocators import (
+from kapi.registry.kinds.core.service.allocators import (
     AllocationError,
     IPPool,
     NumberPool,

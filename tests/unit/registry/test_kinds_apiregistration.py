@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import NOW_TEXT, create_errors, created, status_errors, thing
 
-from kapi.registry.kinds.cluster.apiregistration import APIServiceStrategy
+from kapi.registry.kinds.apiregistration import APIServiceStrategy
 
 STRATEGY = APIServiceStrategy()
 SPEC = {"group": "x.io", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kind_support import assert_idempotent, create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.kinds.autoscaling import HorizontalPodAutoscalerStrategy
-from kapi.registry.kinds.autoscalingversions import cpu_metric, to_v1, to_v2
+from kapi.registry.kinds.autoscaling.conversion import cpu_metric, to_v1, to_v2
+from kapi.registry.kinds.autoscaling.horizontal import HorizontalPodAutoscalerStrategy
 
 STRATEGY = HorizontalPodAutoscalerStrategy()
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}

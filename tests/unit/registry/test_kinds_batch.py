@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kapi.registry.kinds.workload.batch import STRATEGIES
-from kapi.registry.kinds.workload.jobs import parse_indexes
+from kapi.registry.kinds.batch.jobspec import parse_indexes
+from kapi.registry.kinds.batch.strategies import STRATEGIES
 from kapi.registry.strategy import WriteContext
 
 JOB, CRON = STRATEGIES["batch", "Job"], STRATEGIES["batch", "CronJob"]

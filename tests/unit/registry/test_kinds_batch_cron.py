@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.registry.kinds.workload.cron import ScheduleError, parse_schedule, time_zone_sentences
+from kapi.registry.kinds.batch.cron import ScheduleError, parse_schedule, time_zone_sentences
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kind_support import NOW_TEXT, context, create_errors, created, status_errors, texts, thing, updated
 
-from kapi.registry.kinds.cluster.certificates import ApprovalStrategy, CertificateSigningRequestStrategy
+from kapi.registry.kinds.certificates import ApprovalStrategy, CertificateSigningRequestStrategy
 
 STRATEGY = CertificateSigningRequestStrategy()
 APPROVAL = ApprovalStrategy()

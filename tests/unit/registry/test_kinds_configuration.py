@@ -5,7 +5,7 @@ import base64
 import pytest
 from kind_support import assert_idempotent, create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.configuration import ConfigMapStrategy, SecretStrategy
+from kapi.registry.kinds.core.configuration import ConfigMapStrategy, SecretStrategy
 
 CONFIG = ConfigMapStrategy()
 SECRET = SecretStrategy()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.service.endpoints import EndpointSliceStrategy, EndpointsStrategy
+from kapi.registry.kinds.core.endpoints import EndpointSliceStrategy, EndpointsStrategy
 
 ENDPOINTS = EndpointsStrategy()
 SLICE = EndpointSliceStrategy()

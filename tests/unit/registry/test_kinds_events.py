@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kind_support import create_errors, thing, update_errors
 
-from kapi.registry.kinds.cluster.events import EventStrategy, EventsV1Strategy, to_core_v1, to_events_v1
+from kapi.registry.kinds.core.events import EventStrategy, EventsV1Strategy, to_core_v1, to_events_v1
 
 CORE = EventStrategy()
 EVENTS = EventsV1Strategy()

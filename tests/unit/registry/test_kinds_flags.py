@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from kapi.registry.kinds import autoscaling, configuration
-from kapi.registry.kinds.cluster import (
+from kapi.registry.kinds import (
     admissionregistration,
     apiregistration,
     certificates,
-    events,
     flowcontrol,
-    leases,
-    namespaces,
-    nodes,
+    networking,
     policy,
-    quotas,
     rbac,
     scheduling,
-    serviceaccounts,
 )
-from kapi.registry.kinds.cluster import devices as resourcekinds
-from kapi.registry.kinds.service import endpoints, networking, services
-from kapi.registry.kinds.storage import classes as storagekinds
-from kapi.registry.kinds.storage import volumes
+from kapi.registry.kinds import coordination as leases
+from kapi.registry.kinds import resource as resourcekinds
+from kapi.registry.kinds import storage as storagekinds
+from kapi.registry.kinds.autoscaling import horizontal as autoscaling
+from kapi.registry.kinds.core import (
+    configuration,
+    endpoints,
+    events,
+    namespaces,
+    nodes,
+    quotas,
+    serviceaccounts,
+    volumes,
+)
+from kapi.registry.kinds.core.service import services
 
 MODULES = (
     admissionregistration,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import create_errors, created, status_errors, thing
 
-from kapi.registry.kinds.cluster.flowcontrol import GROUP, STRATEGIES
+from kapi.registry.kinds.flowcontrol import GROUP, STRATEGIES
 
 SCHEMA = STRATEGIES[GROUP, "FlowSchema"]
 LEVEL = STRATEGIES[GROUP, "PriorityLevelConfiguration"]

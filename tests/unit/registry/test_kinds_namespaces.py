@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, context, created, status_errors, texts, update_errors, updated
 
-from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy, NamespaceStrategy
+from kapi.registry.kinds.core.namespaces import NamespaceFinalizeStrategy, NamespaceStrategy
 
 STRATEGY = NamespaceStrategy()
 FINALIZE = NamespaceFinalizeStrategy()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.kinds.service.networking import STRATEGIES
+from kapi.registry.kinds.networking import STRATEGIES
 
 INGRESS, CLASS, POLICY, ADDRESS, RANGE = (
     STRATEGIES["networking.k8s.io", kind]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from kind_support import create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.kinds.cluster.leases import LeaseStrategy
-from kapi.registry.kinds.cluster.nodes import NodeStrategy, RuntimeClassStrategy
+from kapi.registry.kinds.coordination import LeaseStrategy
+from kapi.registry.kinds.core.nodes import NodeStrategy, RuntimeClassStrategy
 
 NODE = NodeStrategy()
 RUNTIME = RuntimeClassStrategy()

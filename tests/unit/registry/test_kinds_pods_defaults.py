@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kapi.registry.kinds.pod.defaults import default_pod_spec, default_pull_policy
-from kapi.registry.kinds.pod.pods import STRATEGIES, PodStrategy, PodTemplateStrategy
+from kapi.registry.kinds.core.pod.defaults import default_pod_spec, default_pull_policy
+from kapi.registry.kinds.core.pod.pods import STRATEGIES, PodStrategy, PodTemplateStrategy
 from kapi.registry.strategy import WriteContext
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kapi.registry.kinds.pod.pods import PodStrategy
+from kapi.registry.kinds.core.pod.pods import PodStrategy
 from kapi.registry.strategy import WriteContext
 
 LABEL = (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kapi.api.errors import BadRequest, Conflict, PlainError
-from kapi.registry.kinds.pod.pods import PodStrategy
-from kapi.registry.kinds.pod.subresources import (
+from kapi.registry.kinds.core.pod.pods import PodStrategy
+from kapi.registry.kinds.core.pod.subresources import (
     EphemeralContainersStrategy,
     ResizeStrategy,
     bind,

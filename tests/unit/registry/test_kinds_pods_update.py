@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kapi.registry.kinds.pod.pods import PodStrategy, PodTemplateStrategy
+from kapi.registry.kinds.core.pod.pods import PodStrategy, PodTemplateStrategy
 from kapi.registry.kinds.sameness import difference, same
 from kapi.registry.strategy import WriteContext
 

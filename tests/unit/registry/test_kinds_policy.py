@@ -4,9 +4,9 @@ import pytest
 from kind_support import Shelf, create_errors, created, status_errors, thing, update_errors
 
 from kapi.api.errors import Forbidden
-from kapi.registry.kinds.cluster.policy import PodDisruptionBudgetStrategy
-from kapi.registry.kinds.cluster.scheduling import PriorityClassStrategy
-from kapi.registry.kinds.cluster.serviceaccounts import ServiceAccountStrategy
+from kapi.registry.kinds.core.serviceaccounts import ServiceAccountStrategy
+from kapi.registry.kinds.policy import PodDisruptionBudgetStrategy
+from kapi.registry.kinds.scheduling import PriorityClassStrategy
 
 BUDGET = PodDisruptionBudgetStrategy()
 PRIORITY = PriorityClassStrategy()

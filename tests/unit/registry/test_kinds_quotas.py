@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.kinds.cluster.quotas import LimitRangeStrategy, ResourceQuotaStrategy
+from kapi.registry.kinds.core.quotas import LimitRangeStrategy, ResourceQuotaStrategy
 
 QUOTA = ResourceQuotaStrategy()
 LIMITS = LimitRangeStrategy()

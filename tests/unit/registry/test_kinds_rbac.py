@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.cluster.rbac import GROUP, STRATEGIES
+from kapi.registry.kinds.rbac import GROUP, STRATEGIES
 
 ROLE, CLUSTER_ROLE, BINDING, CLUSTER_BINDING = (
     STRATEGIES[GROUP, kind] for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")

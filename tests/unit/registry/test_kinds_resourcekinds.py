@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kind_support import assert_idempotent, created, thing, update_errors
 
-from kapi.registry.kinds.cluster.devices import GROUP, STRATEGIES
+from kapi.registry.kinds.resource import GROUP, STRATEGIES
 
 CLAIM, TEMPLATE, SLICE = (
     STRATEGIES[GROUP, kind] for kind in ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")

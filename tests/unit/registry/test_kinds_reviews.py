@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kapi.api.errors import BadRequest, Invalid
-from kapi.registry.kinds.cluster import reviews
+from kapi.registry.kinds import reviews
 
 RESOURCE = {"verb": "get", "resource": "pods", "namespace": "n"}
 

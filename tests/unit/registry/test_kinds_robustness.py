@@ -11,8 +11,8 @@ from test_kinds_flags import STRATEGIES
 
 from kapi.api.errors import ApiError
 from kapi.api.fielderror import FieldError
-from kapi.schema import builtin
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin import definitions as builtin
+from kapi.schema.builtin.typed import kind_schema
 
 VERSIONS = {"autoscaling": "v2"}
 STRINGS = ("", "a", "A b", "a.b.io", "a/b", "10.0.0.5", "fd00::1", "10.0.0.0/8", "*", "None", "Pod", "In", "50%")

@@ -6,8 +6,8 @@ import pytest
 from kind_support import Shelf, context, create_errors, created, status_errors, thing, updated
 
 from kapi.api.errors import InternalError, Invalid
-from kapi.registry.kinds.service.allocators import ServicePools
-from kapi.registry.kinds.service.services import ServiceStrategy
+from kapi.registry.kinds.core.service.allocators import ServicePools
+from kapi.registry.kinds.core.service.services import ServiceStrategy
 
 
 class Cluster:

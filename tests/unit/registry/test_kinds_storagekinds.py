@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kind_support import create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.storage.classes import STRATEGIES
+from kapi.registry.kinds.storage import STRATEGIES
 
 CLASS, VAC, ATTACHMENT, DRIVER, NODE, CAPACITY = (
     STRATEGIES["storage.k8s.io", kind]

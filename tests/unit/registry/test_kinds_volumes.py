@@ -15,7 +15,7 @@ from kind_support import (
     updated,
 )
 
-from kapi.registry.kinds.storage.volumes import PersistentVolumeClaimStrategy, PersistentVolumeStrategy
+from kapi.registry.kinds.core.volumes import PersistentVolumeClaimStrategy, PersistentVolumeStrategy
 
 VOLUME = PersistentVolumeStrategy()
 CLAIM = PersistentVolumeClaimStrategy()

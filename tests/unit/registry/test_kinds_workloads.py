@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kapi.registry.kinds.workload import replicas, workloads
-from kapi.registry.kinds.workload.workloads import TEMPLATE_GENERATION
+from kapi.registry.kinds.apps import replicas, workloads
+from kapi.registry.kinds.apps.workloads import TEMPLATE_GENERATION
 from kapi.registry.strategy import Strategy, WriteContext
 
 KINDS: dict[str, Strategy] = {

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from kapi.api.errors import AlreadyExists, Conflict, GroupResource, Invalid, NotFound, PlainError
 from kapi.api.fielderror import invalid
 from kapi.api.meta import GroupVersionKind
+from kapi.cache.watchcache import CacheHub
 from kapi.registry.encoding import BodyReader, head_of
 from kapi.registry.store import Store
 from kapi.registry.strategy import Strategy, WriteContext
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin.typed import kind_schema
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.watchcache import CacheHub
 from virtual_time import LoopClock, run
 
 GVK = GroupVersionKind("", "v1", "ConfigMap")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kapi.cache.watchcache import Item, Selection
 from kapi.registry.tables import Column, Table, table_for
-from kapi.storage.watchcache import Item, Selection
 
 NOW = dt.datetime(2026, 5, 4, 12, 0, tzinfo=dt.UTC)
 PLAIN = "Name:string/name; Created At:date"

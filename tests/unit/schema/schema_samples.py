@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kapi.schema import builtin
+from kapi.schema.builtin import definitions as builtin
 
 LEAVES = {
     builtin.QUANTITY: ["1", "500m", "128Mi"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import schema_samples
 
-from kapi.schema import builtin
+from kapi.schema.builtin import definitions as builtin
 from kapi.schema.openapi.served import ServedResource, Subresource
 
 READ_WRITE = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})

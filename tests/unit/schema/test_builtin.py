@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from generate.schemas import add_facts, assemble, clean, descriptions, generate_schemas
-from kapi.schema import builtin
+from kapi.schema.builtin import definitions as builtin
 
 
 def test_a_definition_is_found_by_its_name():
@@ -43,11 +43,11 @@ def test_every_reference_leads_to_a_definition():
 
 def test_nothing_is_loaded_at_import_and_prose_only_when_asked_for():
     script = (
-        "from kapi.schema import builtin, typed\n"
-        "assert builtin._index.cache_info().currsize == 0\n"
+        "from kapi.schema.builtin import definitions, typed\n"
+        "assert definitions._index.cache_info().currsize == 0\n"
         "typed.kind_schema('', 'v1', 'Pod').coerce({'spec': {'containers': [{'name': 'a'}]}})\n"
-        "assert builtin._structure.cache_info().currsize > 0\n"
-        "assert builtin._prose.cache_info().currsize == 0\n"
+        "assert definitions._structure.cache_info().currsize > 0\n"
+        "assert definitions._prose.cache_info().currsize == 0\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
@@ -128,7 +128,7 @@ def test_the_resource_is_read_back_as_it_was_written(tmp_path, monkeypatch):
             "x-kubernetes-group-version-kind": [{"group": "test", "version": "v1", "kind": "Thing"}],
         }
     }
-    target = tmp_path / "below" / "builtin.bin"
+    target = tmp_path / "below" / "definitions.bin"
     generate_schemas(definitions, target)
     caches = (builtin._index, builtin._structure, builtin._prose)
     monkeypatch.setattr("importlib.resources.files", lambda package: target.parent)

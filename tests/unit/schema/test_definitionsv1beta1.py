@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kapi.api import strategicmerge
-from kapi.api.typedvalue import field_set, problems
-from kapi.schema.definitionsv1beta1 import definition_schema
-from kapi.schema.typed import TypeMismatch
+from kapi.api.ownership.shape import field_set, problems
+from kapi.api.patch import strategicmerge
+from kapi.schema.builtin.definitionsv1beta1 import definition_schema
+from kapi.schema.builtin.typed import TypeMismatch
 
 SCHEMA = definition_schema()
 

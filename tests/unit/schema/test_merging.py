@@ -1,6 +1,6 @@
 import pytest
 
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin.typed import kind_schema
 
 
 def walk(path, kind="Pod", group=""):

@@ -4,7 +4,7 @@ import schema_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.typed import kind_schema
+from kapi.schema.builtin.typed import kind_schema
 
 
 def errors(group, kind, obj, version="v1"):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema import scalars
-from kapi.schema.scalars import TypeMismatch
+from kapi.schema.builtin import scalars
+from kapi.schema.builtin.scalars import TypeMismatch
 
 
 def refusal(reader, value):

@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kapi.schema.structural.checks.acceptance import compile_accept
+from kapi.schema.structural.checks.explanation import Explainer, Findings
 from kapi.schema.structural.correlation import Comparison
 from kapi.schema.structural.model import MISSING, read
 from kapi.schema.structural.report import ENOUGH
-from kapi.schema.structural.rules.accepting import compile_accept
-from kapi.schema.structural.rules.explaining import Explainer, Findings
-from kapi.schema.structural.validating import compile_validator
+from kapi.schema.structural.validator import compile_validator
 
 NAMES = st.sampled_from("abc")
 LETTERS = st.text("abé", max_size=4)

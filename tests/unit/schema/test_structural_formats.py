@@ -3,7 +3,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.structural.formats import JUDGES, SUPPORTED, is_recognized, normalized, supported_format
+from kapi.schema.formats import JUDGES, SUPPORTED, is_recognized, normalized, supported_format
 from kapi.schema.structural.model import Schema
 
 UUID = "a1b2c3d4-1234-{}234-{}234-123456789abc"

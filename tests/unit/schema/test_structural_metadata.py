@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.scalars import TypeMismatch
+from kapi.schema.builtin.scalars import TypeMismatch
 from kapi.schema.structural.metadata import (
     MalformedMetadata,
     coerce_object_meta,

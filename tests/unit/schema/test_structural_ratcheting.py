@@ -12,7 +12,7 @@ from kapi.schema.structural.correlation import (
     unchanged,
 )
 from kapi.schema.structural.model import MISSING, read
-from kapi.schema.structural.validating import compile_validator
+from kapi.schema.structural.validator import compile_validator
 
 TEXT = {"type": "string"}
 SHORT = {"type": "string", "maxLength": 2}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.scalars import TypeMismatch
+from kapi.schema.builtin.scalars import TypeMismatch
 from kapi.schema.structural.metadata import MalformedMetadata
 from kapi.schema.structural.model import read
-from kapi.schema.structural.reading import compile_reader
+from kapi.schema.structural.reader import compile_reader
 from tests.structural_strategies import objects, schemas
 
 PROPS = {

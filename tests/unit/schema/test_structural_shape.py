@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.api.errors import Conflict
-from kapi.api.managedfields import FieldManager
 from kapi.api.meta import GroupVersionKind
-from kapi.api.typedvalue import DEDUCED, field_set, problems
+from kapi.api.ownership.managedfields import FieldManager
+from kapi.api.ownership.shape import DEDUCED, field_set, problems
 from kapi.schema.structural.model import read
-from kapi.schema.structural.reading import compile_reader
+from kapi.schema.structural.reader import compile_reader
 from kapi.schema.structural.shape import shape_of
 from tests.structural_strategies import objects, schemas
 

@@ -4,9 +4,9 @@ import pytest
 
 from kapi.api.fielderror import FieldError
 from kapi.codec.json import decode
+from kapi.schema.structural.checks.acceptance import compile_accept
 from kapi.schema.structural.model import MISSING, read
-from kapi.schema.structural.rules.accepting import compile_accept
-from kapi.schema.structural.validating import compile_validator
+from kapi.schema.structural.validator import compile_validator
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from kapi.schema.structural.patterns import pattern_problem
+from kapi.schema.patterns import pattern_problem
 from kapi.schema.structural.violations import unconvertible, violations
 from tests.structural_strategies import schemas
 

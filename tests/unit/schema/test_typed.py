@@ -5,8 +5,8 @@ import schema_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema import builtin
-from kapi.schema.typed import TypeMismatch, kind_schema
+from kapi.schema.builtin import definitions as builtin
+from kapi.schema.builtin.typed import TypeMismatch, kind_schema
 
 QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 KINDS = schema_samples.stable_kinds()

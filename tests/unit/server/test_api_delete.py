@@ -7,7 +7,7 @@ import pytest
 from api_client import CM, DEPLOY, NS, PODS, SVC, SlowStorage, cm, deployment, pod, served, serving
 from kapi.api.errors import Forbidden
 from kapi.server.admission.chain import Admission
-from kapi.server.handlers.deleting import AT_ONCE
+from kapi.server.handlers.delete import AT_ONCE
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
 

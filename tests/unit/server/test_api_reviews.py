@@ -3,7 +3,7 @@
 import pytest
 
 from api_client import NS, TABLE, TOKEN, served
-from kapi.server.inprocess import InProcessTransport
+from kapi.server.transport.inprocess import InProcessTransport
 
 AUTHN = "/apis/authentication.k8s.io/v1"
 AUTHZ = "/apis/authorization.k8s.io/v1"

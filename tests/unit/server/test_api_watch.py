@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from api_client import CM, NS, PARTIAL, PARTIAL_LIST, PODS, TABLE, cm, pod, served
-from kapi.server.handlers import watching
+from kapi.server.handlers import watch as watching
 
 END = "k8s.io/initial-events-end"
 

@@ -12,7 +12,7 @@ from api_client import CM, TOKEN, served
 from kapi.api.errors import Unauthorized
 from kapi.server.authn.chain import Authenticator, StaticTokens
 from kapi.server.context import User
-from kapi.server.message import Peer, Request
+from kapi.server.transport.message import Peer, Request
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 

@@ -6,9 +6,9 @@ What is expected here was answered by a Kubernetes 1.36 server.
 import json
 
 from api_client import served
-from kapi.server import openapi as openapi_module
-from kapi.server.discovery import Discovery
-from kapi.server.openapi import OpenAPI
+from kapi.server.pages import openapi as openapi_module
+from kapi.server.pages.discovery import Discovery
+from kapi.server.pages.openapi import OpenAPI
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"

@@ -7,7 +7,7 @@ import pytest
 from api_client import serving
 from custom_kinds import CRDS, WIDGET_CRD, WIDGETS, conditions, defined, definition, gone, until, version, widget
 from kapi.storage.memory import MemoryStorage
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 from virtual_time import run
 
 HELD = {"finalizers": ["example.com/hold"]}

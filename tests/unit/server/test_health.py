@@ -4,7 +4,7 @@ import pytest
 
 from api_client import served
 from kapi.api.errors import PageNotFound
-from kapi.server.health import Health
+from kapi.server.pages.health import Health
 
 
 def _health(**reasons):

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from kapi.server.inprocess import InProcessTransport
-from kapi.server.limits import Limits
-from kapi.server.message import Response, StreamResponse
+from kapi.server.transport.inprocess import InProcessTransport
+from kapi.server.transport.limits import Limits
+from kapi.server.transport.message import Response, StreamResponse
 
 
 async def echo(request):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from api_client import Api
 from kapi.api.errors import ApiError, BadRequest, Invalid
-from kapi.server.options import Token, list_options, parse_token, revision_of, write_options
+from kapi.server.handlers.options import Token, list_options, parse_token, revision_of, write_options
 from virtual_time import run
 
 

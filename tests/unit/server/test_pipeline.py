@@ -6,7 +6,7 @@ import re
 import pytest
 
 from api_client import CM, TOKEN, Api, cm, served
-from kapi.server.message import Request
+from kapi.server.transport.message import Request
 from kapi.storage.interface import StorageBusy, StorageFailed
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run

@@ -10,9 +10,9 @@ import pytest
 import uvloop
 
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
-from kapi.server.limits import Limits
-from kapi.server.message import Response, StreamResponse
-from kapi.server.serve import Server
+from kapi.server.transport.limits import Limits
+from kapi.server.transport.message import Response, StreamResponse
+from kapi.server.transport.serve import Server
 
 GET = b"GET /path HTTP/1.1\r\nHost: test\r\n\r\n"
 

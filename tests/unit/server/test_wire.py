@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.server import wire
+from kapi.server.transport import wire
 
 
 def lines(head):

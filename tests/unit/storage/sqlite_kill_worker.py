@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from kapi.storage import sqlite_upkeep
 from kapi.storage.interface import Draft
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite.storage import SqliteStorage
 
 WRITERS = 20
 

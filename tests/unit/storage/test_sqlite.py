@@ -20,11 +20,13 @@ import pytest
 
 from kapi.base.clock import ManualClock
 from kapi.base.failpoint import FailpointError, armed
-from kapi.storage import sqlite_file, sqlite_upkeep, sqlite_writer
 from kapi.storage.compact import Compactor
 from kapi.storage.interface import Compacted, Draft, StorageBusy, StorageFailed, StorageUnavailable
-from kapi.storage.sqlite import SqliteStorage
-from kapi.storage.sqlite_reader import read_key, read_log, read_range
+from kapi.storage.sqlite import file as sqlite_file
+from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import writer as sqlite_writer
+from kapi.storage.sqlite.reader import read_key, read_log, read_range
+from kapi.storage.sqlite.storage import SqliteStorage
 
 DRAFT = Draft(b"x" * 700, b"y" * 800)
 
@@ -115,7 +117,7 @@ def test_a_killed_server_leaves_no_lock_behind(tmp_path):
         """
         import asyncio, sys
         from pathlib import Path
-        from kapi.storage.sqlite import SqliteStorage
+        from kapi.storage.sqlite.storage import SqliteStorage
         async def main():
             store = await SqliteStorage.open(Path(sys.argv[1]))
             print("open", flush=True)
@@ -191,7 +193,7 @@ UNPRIVILEGED = textwrap.dedent(
     import asyncio, os, sys
     from pathlib import Path
     from kapi.storage.interface import StorageUnavailable
-    from kapi.storage.sqlite import SqliteStorage
+    from kapi.storage.sqlite.storage import SqliteStorage
     if os.geteuid() == 0:
         os.setuid(65534)
     try:
@@ -540,7 +542,7 @@ def test_a_real_write_error_is_a_failure_and_loses_nothing_acknowledged(tmp_path
         import asyncio, resource, signal, sys
         from pathlib import Path
         from kapi.storage.interface import Compacted, Draft, StorageFailed
-        from kapi.storage.sqlite import SqliteStorage
+        from kapi.storage.sqlite.storage import SqliteStorage
         async def main():
             store = await SqliteStorage.open(Path(sys.argv[1]))
             failures = []

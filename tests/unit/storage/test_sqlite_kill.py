@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from kapi.storage.interface import Draft
-from kapi.storage.sqlite import SqliteStorage
+from kapi.storage.sqlite.storage import SqliteStorage
 
 WORKER = Path(__file__).with_name("sqlite_kill_worker.py")
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kapi.base.failpoint import FailpointError, armed
-from kapi.storage import sqlite_file, sqlite_upkeep, sqlite_writer
 from kapi.storage.interface import Draft, StorageFailed
-from kapi.storage.sqlite import SqliteStorage
-from kapi.storage.sqlite_reader import COMPACTED, Turnstile
+from kapi.storage.sqlite import file as sqlite_file
+from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import writer as sqlite_writer
+from kapi.storage.sqlite.reader import COMPACTED, Turnstile
+from kapi.storage.sqlite.storage import SqliteStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

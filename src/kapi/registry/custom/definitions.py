@@ -25,10 +25,10 @@ from kapi.registry.resource import STATUS_VERBS, Resource, Subresource
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kapi.cache.watchcache import Event, Item
     from kapi.registry.catalog import Catalog
     from kapi.registry.custom.conversion import Converter, ConverterFor
     from kapi.registry.custom.version import Names, Outline, Version
-    from kapi.storage.watchcache import Event, Item
 
 RESOURCE = "customresourcedefinitions.apiextensions.k8s.io"
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kapi.registry.kinds.extension.conditions import begin_deletion
-from kapi.registry.twostep import TwoStepStore
+from kapi.registry.kinds.apiextensions.conditions import begin_deletion
+from kapi.registry.markeddeletion import TwoStepStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
     from kapi.registry.custom.store import Gate
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.outcome import Admit, Written
     from kapi.registry.strategy import WriteContext
-    from kapi.storage.watchcache import Item
 
 T = TypeVar("T")
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import BadRequest, InternalError, PlainError
 from kapi.api.fielderror import invalid
-from kapi.api.fieldset import fields
 from kapi.api.jsonpath import simple_path
-from kapi.api.patch import go_format
+from kapi.api.ownership.fieldset import fields
+from kapi.api.patch.mergepatch import go_format
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
-    from kapi.api.fieldset import Path
     from kapi.api.meta import Object
+    from kapi.api.ownership.fieldset import Path
     from kapi.registry.custom.version import Scale
 
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -17,12 +17,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import Forbidden, TooManyRequests
+from kapi.cache.watchcache import Item, Selection
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.encoding import copy_of, decode, encode, head_of, owners_of
 from kapi.registry.outcome import Written
 from kapi.registry.store import Store
 from kapi.storage.interface import RevisionMismatch
-from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kapi.registry.outcome import Admit, Build
     from kapi.registry.store import Rules
     from kapi.registry.strategy import WriteContext
-    from kapi.schema.custom import CustomSchema
+    from kapi.schema.structural.customschema import CustomSchema
 
 MOST_FORMS = 8
 """How many forms of one object are remembered before the oldest, perhaps of rules long gone, are forgotten."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kapi.schema.custom import CustomSchema
+from kapi.schema.structural.customschema import CustomSchema
 
 if TYPE_CHECKING:
-    from kapi.storage.watchcache import Item
+    from kapi.cache.watchcache import Item
 
 
 class Names(msgspec.Struct, rename="camel"):

@@ -1,1 +1,1 @@
-"""The rules of the built-in kinds, an area a module; `kapi.registry.rules` gathers them."""
+"""The rules of the built-in kinds, an area a module; `kapi.registry.strategies` gathers them."""

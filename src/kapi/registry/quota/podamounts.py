@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kapi.registry.kinds.pod.containers import is_sidecar
+from kapi.registry.kinds.core.pod.containers import is_sidecar
 from kapi.registry.quota.amounts import added, amounts_of, greater
 
 if TYPE_CHECKING:

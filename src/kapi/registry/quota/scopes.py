@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kapi.registry.kinds.pod.resources import quality_of_service
+from kapi.registry.kinds.core.pod.resources import quality_of_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

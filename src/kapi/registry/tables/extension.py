@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
     from kapi.registry.tables.table import Row
-    from kapi.storage.watchcache import Item
 
 _ADMISSION = "admissionregistration.k8s.io"
 _FLOW = "flowcontrol.apiserver.k8s.io"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kapi.api.meta import Object
-    from kapi.storage.watchcache import Item
+    from kapi.cache.watchcache import Item
 
     Row = Callable[[Object, dt.datetime], list[Any]]
     """Makes the cells of an object as of a moment; the moment is what ages are counted to."""

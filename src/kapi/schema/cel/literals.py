@@ -15,7 +15,7 @@ from kapi.schema.cel.issues import Issue
 from kapi.schema.cel.moments import checked_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import OPTIONAL, Type
 from kapi.schema.cel.values import SECOND, EvaluationError
-from kapi.schema.structural.patterns import pattern_problem
+from kapi.schema.patterns import pattern_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -35,7 +35,7 @@ from kapi.schema.cel.values import (
     no_such_overload,
     type_of,
 )
-from kapi.schema.structural.patterns import OPTIONS, pattern_problem
+from kapi.schema.patterns import OPTIONS, pattern_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kapi.schema import builtin
-from kapi.schema.merging import is_struct
+from kapi.schema.builtin import definitions as builtin
+from kapi.schema.builtin.mergekeys import is_struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kapi.schema.builtin import Node
+    from kapi.schema.builtin.definitions import Node
 
     Schema = dict[str, Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from kapi.schema import builtin
+from kapi.schema.builtin import definitions as builtin
 from kapi.schema.openapi import components
 from kapi.schema.structural.violations import violations
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import NamedTuple
 
 from kapi.api.meta import GroupVersion
-from kapi.schema import builtin
+from kapi.schema.builtin import definitions as builtin
 
 
 class Subresource(NamedTuple):

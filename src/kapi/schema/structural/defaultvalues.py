@@ -18,7 +18,7 @@ from kapi.schema.structural.metadata import MalformedMetadata, compile_coerce, c
 from kapi.schema.structural.model import MISSING, Schema, read
 from kapi.schema.structural.pruning import META_FIELDS, compile_prune, prunes_anything
 from kapi.schema.structural.report import Report, join, ordered
-from kapi.schema.structural.validating import compile_validator
+from kapi.schema.structural.validator import compile_validator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,9 +14,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.fielderror import FieldError
+from kapi.schema.structural.checks.enumeration import identity
 from kapi.schema.structural.model import Schema
 from kapi.schema.structural.report import Report, join
-from kapi.schema.structural.rules.enumerating import identity
 from kapi.schema.structural.wording import duplicate, invalid
 
 if TYPE_CHECKING:

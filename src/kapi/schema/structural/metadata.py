@@ -4,7 +4,7 @@ Only `metadata` of a custom object has a type in the reference: unknown fields i
 a wrong type refuse the object. The same holds for every place with `x-kubernetes-embedded-resource`, where `apiVersion`
 and `kind` must also be strings, and where the result is validated like the head of an object of its own.
 
-Pure functions over decoded JSON. The definition of ObjectMeta is the built-in one, see `kapi.schema.decoding`.
+Pure functions over decoded JSON. The definition of ObjectMeta is the built-in one, see `kapi.schema.builtin.decoder`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kapi.api import names
 from kapi.api.fielderror import FieldError, invalid, required
 from kapi.api.objectmeta import validate_object_meta
-from kapi.schema.decoding import MOST_UNKNOWN, structs
-from kapi.schema.scalars import TypeMismatch
+from kapi.schema.builtin.decoder import MOST_UNKNOWN, structs
+from kapi.schema.builtin.scalars import TypeMismatch
 from kapi.schema.structural.defaulting import copy_json
 from kapi.schema.structural.model import Schema
 from kapi.schema.structural.report import Report, join, ordered

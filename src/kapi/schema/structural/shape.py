@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.api.typedvalue import (
+from kapi.api.ownership.shape import (
     ATOMIC_LIST,
     ATOMIC_MAP,
     DEDUCED,
@@ -22,7 +22,7 @@ from kapi.api.typedvalue import (
     Shape,
     any_shape,
 )
-from kapi.schema import shapes
+from kapi.schema.builtin import shapes
 from kapi.schema.structural.defaulting import has_default
 from kapi.schema.structural.metadata import OBJECT_META
 from kapi.schema.structural.model import Schema
@@ -30,7 +30,7 @@ from kapi.schema.structural.model import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kapi.api.typedvalue import Field, Key
+    from kapi.api.ownership.shape import Field, Key
 
 _SCALARS: Final = {name: Shape(SCALAR, scalar=name) for name in ("numeric", "boolean", "string", UNTYPED)}
 _SCALAR_OF: Final = {"integer": "numeric", "number": "numeric", "boolean": "boolean"}

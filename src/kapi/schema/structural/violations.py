@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.fielderror import forbidden, invalid, required
-from kapi.schema.structural.patterns import pattern_problem
+from kapi.schema.patterns import pattern_problem
 from kapi.schema.structural.report import Report, join
 
 if TYPE_CHECKING:

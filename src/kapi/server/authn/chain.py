@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from kapi.base.clock import Clock
-    from kapi.server.message import Request
+    from kapi.server.transport.message import Request
 
 AUTHENTICATED = "system:authenticated"
 

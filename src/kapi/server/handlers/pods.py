@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kapi.api.errors import BadRequest, Conflict
 from kapi.api.meta import GroupVersionKind
 from kapi.registry.deletion import check_preconditions
-from kapi.registry.kinds.pod.subresources import (
+from kapi.registry.kinds.core.pod.subresources import (
     EvictionDecision,
     bind,
     budget_busy,
@@ -16,22 +16,22 @@ from kapi.registry.kinds.pod.subresources import (
     evaluate_eviction,
     mark_evicted,
 )
-from kapi.schema.typed import kind_schema
-from kapi.server.decode import Expectation, read_object
-from kapi.server.handlers.deleting import options_of
-from kapi.server.handlers.writing import operation_of, settle_namespace, write_context
-from kapi.server.options import write_options
-from kapi.server.respond import plain_only, status_response
+from kapi.schema.builtin.typed import kind_schema
+from kapi.server.handlers.decode import Expectation, read_object
+from kapi.server.handlers.delete import options_of
+from kapi.server.handlers.options import write_options
+from kapi.server.handlers.respond import plain_only, status_response
+from kapi.server.handlers.write import operation_of, settle_namespace, write_context
 from kapi.storage.interface import RevisionMismatch
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.store import Store
     from kapi.server.context import Context
-    from kapi.server.message import Response
-    from kapi.server.options import WriteOptions
-    from kapi.storage.watchcache import Item
+    from kapi.server.handlers.options import WriteOptions
+    from kapi.server.transport.message import Response
 
 BINDING = GroupVersionKind("", "v1", "Binding")
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")

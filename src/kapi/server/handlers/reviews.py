@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.meta import format_time
-from kapi.registry.kinds.cluster import reviews
+from kapi.registry.kinds import reviews
 from kapi.server.authz.authorizer import Attributes
 from kapi.server.context import User
-from kapi.server.decode import Expectation, read_object
-from kapi.server.options import write_options
-from kapi.server.respond import json_response, plain_only
+from kapi.server.handlers.decode import Expectation, read_object
+from kapi.server.handlers.options import write_options
+from kapi.server.handlers.respond import json_response, plain_only
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.server.context import Context
-    from kapi.server.message import Response
+    from kapi.server.transport.message import Response
 
 
 async def _read(context: Context) -> Object:

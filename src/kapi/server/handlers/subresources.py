@@ -5,42 +5,42 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kapi.api.apply import excluding
 from kapi.api.errors import NotImplemented501
-from kapi.api.fieldset import fields
-from kapi.api.managedfields import FieldManager, parent_entries, scale_entries
 from kapi.api.meta import GroupVersionKind
-from kapi.api.patch import APPLY_PATCH
+from kapi.api.ownership.apply import excluding
+from kapi.api.ownership.fieldset import fields
+from kapi.api.ownership.managedfields import FieldManager, parent_entries, scale_entries
+from kapi.api.patch.mergepatch import APPLY_PATCH
+from kapi.cache.watchcache import Item, Selection
 from kapi.registry.custom.store import CustomStore
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.encoding import copy_of, encode
-from kapi.registry.kinds.cluster.certificates import ApprovalStrategy
-from kapi.registry.kinds.cluster.namespaces import NamespaceFinalizeStrategy
-from kapi.registry.kinds.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
+from kapi.registry.kinds.certificates import ApprovalStrategy
+from kapi.registry.kinds.core.namespaces import NamespaceFinalizeStrategy
+from kapi.registry.kinds.core.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
 from kapi.registry.resource import Resource
 from kapi.registry.scale import BuiltInScales
 from kapi.registry.store import Rules
 from kapi.registry.tables.custom import SCALE_TABLE
-from kapi.schema.typed import kind_schema
-from kapi.server.decode import Expectation, read_object
-from kapi.server.handlers.applying import merged, read_config
-from kapi.server.handlers.patching import patch_media, patch_with, read_patch
-from kapi.server.handlers.writing import check_name, operation_of, put, settle_namespace, write_context
-from kapi.server.options import apply_options, write_options
+from kapi.schema.builtin.typed import kind_schema
+from kapi.server.handlers.apply import merged, read_config
+from kapi.server.handlers.decode import Expectation, read_object
+from kapi.server.handlers.options import apply_options, write_options
+from kapi.server.handlers.patch import patch_media, patch_with, read_patch
+from kapi.server.handlers.respond import json_response, object_response, plain_only, view_for
+from kapi.server.handlers.write import check_name, operation_of, put, settle_namespace, write_context
 from kapi.server.ownership import manager_name
-from kapi.server.respond import json_response, object_response, plain_only, view_for
-from kapi.storage.watchcache import Item, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kapi.api.managedfields import ReplicasPaths
     from kapi.api.meta import Object
+    from kapi.api.ownership.managedfields import ReplicasPaths
     from kapi.registry.scale import Scales
     from kapi.registry.tables import Table
     from kapi.server.context import Context
-    from kapi.server.message import Response
-    from kapi.server.options import WriteOptions
+    from kapi.server.handlers.options import WriteOptions
+    from kapi.server.transport.message import Response
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 

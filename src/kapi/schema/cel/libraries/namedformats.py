@@ -9,7 +9,7 @@ from kapi.api import names
 from kapi.schema.cel.libraries.gourl import BadUrl, parse_request
 from kapi.schema.cel.types import STRING, Overload, Type, list_of, optional_of
 from kapi.schema.cel.values import NONE, Opaque, Optional
-from kapi.schema.structural.formats import JUDGES
+from kapi.schema.formats import JUDGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,287 @@
+"""Who owns which field, and what a write does to it: the rules of server-side apply, without the wire.
+
+An owner has a claim: a set of fields, at an API version. An update moves the fields it changed from the claims of
+others to its own. An apply merges a configuration into the object; its claim is then what the configuration mentions.
+Fields the owner applied before and no longer mentions go, unless somebody else claims them. Changing a field that
+somebody else claims is a conflict, which force resolves by taking it.
+
+Claims of other versions of the kind are judged on the object converted to that version. Nothing here knows of
+`metadata.managedFields`; that is `kapi.api.ownership.managedfields`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kapi.api.ownership import fieldset
+from kapi.api.ownership.fieldset import LEAF, FieldSet
+from kapi.api.ownership.merge import SAME, compare, merge, remove
+from kapi.api.ownership.shape import ensure_named, field_set, reconcile
+
+if TYPE_CHECKING:
+    from kapi.api.meta import Object
+    from kapi.api.ownership.merge import Comparison
+    from kapi.api.ownership.shape import Shape
+
+Filter = Callable[[FieldSet], FieldSet]
+"""Takes out of a set the fields that an endpoint does not write."""
+AtVersion = Callable[["Object", str], "tuple[Shape, Object] | None"]
+"""The object at another version and the shape it has there; None when there is no such version."""
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+
+NEVER_OWNED: Final = fieldset.of(
+    fieldset.fields("apiVersion"),
+    fieldset.fields("kind"),
+    fieldset.fields("metadata"),
+    *(
+        fieldset.fields("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+"""Fields that say what the object is, or belong to the server."""
+_HIDDEN: Final = frozenset(step[2:] for step in NEVER_OWNED["f:metadata"] if step != fieldset.SELF)
+
+
+class Owner(NamedTuple):
+    """Who has a claim. One who applies is the same at every version, so `api_version` is empty for it."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+
+class Claim(NamedTuple):
+    """What an owner owns, in the order of the wire, and when that last changed anything."""
+
+    fields: FieldSet
+    api_version: str
+    time: str | None = None
+
+
+Claims = dict[Owner, Claim]
+
+
+class FieldConflicts(Exception):
+    """An apply would change fields that others claim: for each of them, which."""
+
+    def __init__(self, fields: dict[Owner, FieldSet]) -> None:
+        super().__init__()
+        self.fields = fields
+
+
+def excluding(*paths: tuple[str, ...]) -> Filter:
+    """A filter that takes out these fields and everything below them."""
+    excluded = fieldset.of(*paths)
+    return lambda owned: fieldset.recursive_difference(owned, excluded)
+
+
+def only(*patterns: tuple[str, ...]) -> Filter:
+    """A filter that leaves nothing but what is on or below these paths, whose steps may be `fieldset.ANY`."""
+    wanted = fieldset.of(*patterns)
+    return lambda owned: fieldset.matching(owned, wanted)
+
+
+def without_identity(obj: Object) -> Object:
+    """The object without the fields nobody owns; the same values in new outer dictionaries."""
+    view = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+    metadata = obj.get("metadata")
+    if metadata:
+        view["metadata"] = {key: value for key, value in metadata.items() if key not in _HIDDEN}
+    return view
+
+
+class Ownership:
+    """The rules for one kind, at one version, on one endpoint.
+
+    `reset` keeps out of claims what the endpoint does not write; with `resets_everywhere`, also where claims of other
+    versions are judged. Without `at_version`, claims of other versions are left alone.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        api_version: str,
+        *,
+        reset: Filter | None = None,
+        resets_everywhere: bool = False,
+        at_version: AtVersion | None = None,
+        has_fixed_schema: bool = True,
+    ) -> None:
+        self.shape = shape
+        self.api_version = api_version
+        self._reset = reset
+        self._reset_elsewhere = reset if resets_everywhere else None
+        self._at_version = at_version
+        self.has_fixed_schema = has_fixed_schema
+
+    def update(self, live: Object, new: Object, claims: Claims) -> tuple[FieldSet, Claims]:
+        """What a write changed or added, and the claims of everybody once that is taken from them."""
+        claims = self._reconciled(live, claims)
+        comparison = self._compare(live, new)
+        if comparison is SAME:
+            return LEAF, claims
+        contested, lost = self._contest(comparison, live, new, claims, None)
+        taken = fieldset.difference(fieldset.union(comparison.modified, comparison.added), NEVER_OWNED)
+        return fieldset.ordered(taken), _without(_without(claims, contested), lost)
+
+    def apply(
+        self, live: Object, config: Object, claims: Claims, owner: Owner, *, force: bool
+    ) -> tuple[Object, Claims]:
+        """The merged object and the claims. Raises `FieldConflicts` unless forced.
+
+        The very same object comes back when nothing changed. `config` must be free of `problems`.
+        """
+        claims = self._reconciled(live, claims)
+        last = claims.get(owner)
+        owned = self._owned(config)
+        # Asking whether it is the same set is cheaper than putting it in order.
+        owned = last.fields if last is not None and last.fields == owned else fieldset.ordered(owned)
+        mine = Claim(owned, self.api_version, last.time if last else None)
+        claims = {**claims, owner: mine}
+        merged = merge(self.shape, live, config)
+        if last is not None and (last.fields != mine.fields or last.api_version != mine.api_version):
+            merged = self._prune(merged, claims, last)
+        comparison = self._compare(live, merged) if merged is not live else SAME
+        if comparison is not SAME:
+            contested, lost = self._contest(comparison, live, merged, claims, owner)
+            if contested and not force:
+                raise FieldConflicts(contested)
+            claims = _without(_without(claims, contested), lost)
+        if not mine.fields:
+            claims.pop(owner, None)
+        return merged, claims
+
+    def _owned(self, config: Object) -> FieldSet:
+        owned = fieldset.difference(field_set(self.shape, config), NEVER_OWNED)
+        return self._reset(owned) if self._reset else owned
+
+    def _reconciled(self, live: Object, claims: Claims) -> Claims:
+        """Claims made under an earlier schema, as they read under today's. Built-in schemas do not change."""
+        if self.has_fixed_schema:
+            return claims
+        result: Claims = {}
+        for who, claim in claims.items():
+            placed = self._at(live, claim.api_version)
+            fields = reconcile(placed[0], claim.fields) if placed else claim.fields
+            result[who] = claim if fields is claim.fields else claim._replace(fields=fieldset.ordered(fields))
+        return result
+
+    def _at(self, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
+        """An object, of whatever version it is, at a version."""
+        if api_version == self.api_version and obj.get("apiVersion", api_version) == api_version:
+            return self.shape, obj
+        return self._at_version(obj, api_version) if self._at_version else None
+
+    def _compare(self, old: Object, new: Object) -> Comparison:
+        comparison = compare(self.shape, without_identity(old), without_identity(new))
+        if self._reset is None or comparison is SAME:
+            return comparison
+        comparison = comparison.filtered(self._reset)
+        return comparison if any(comparison) else SAME
+
+    def _contest(
+        self, comparison: Comparison, old: Object, new: Object, claims: Claims, owner: Owner | None
+    ) -> tuple[dict[Owner, FieldSet], dict[Owner, FieldSet]]:
+        """For everybody else, which of their fields were changed, and which are gone."""
+        contested: dict[Owner, FieldSet] = {}
+        lost: dict[Owner, FieldSet] = {}
+        versions: dict[str, Comparison | None] = {self.api_version: comparison}
+        for who, claim in claims.items():
+            if who == owner:
+                continue
+            if claim.api_version not in versions:
+                versions[claim.api_version] = self._compare_at(claim.api_version, old, new)
+            judged = versions[claim.api_version]
+            if judged is None:
+                # The version is no longer served, so there is nothing left to own at it.
+                lost[who] = claim.fields
+                continue
+            taken = fieldset.intersection(claim.fields, fieldset.union(judged.modified, judged.added))
+            if taken:
+                contested[who] = taken
+            if judged.removed:
+                lost[who] = judged.removed
+        return contested, lost
+
+    def _compare_at(self, api_version: str, old: Object, new: Object) -> Comparison | None:
+        """The change as another version shows it."""
+        if self._at_version is None:
+            return SAME
+        before, after = self._at_version(old, api_version), self._at_version(new, api_version)
+        if before is None or after is None:
+            return None
+        comparison = compare(before[0], without_identity(before[1]), without_identity(after[1]))
+        return comparison if self._reset_elsewhere is None else comparison.filtered(self._reset_elsewhere)
+
+    # -- removing what is no longer applied ---------------------------------------------------------------------------
+
+    def _prune(self, merged: Object, claims: Claims, last: Claim) -> Object:
+        """The merged object without what was applied last time, is not applied now, and nobody else claims."""
+        placed = self._at(merged, last.api_version)
+        if placed is None:
+            return merged
+        shape, whole = placed
+        gone = ensure_named(shape, last.fields)
+        # What nobody owns is not for anybody to remove.
+        managed: dict[str, FieldSet] = {last.api_version: NEVER_OWNED}
+        for claim in claims.values():
+            managed[claim.api_version] = fieldset.union(managed.get(claim.api_version, LEAF), claim.fields)
+        if len(managed) == 1 and not fieldset.difference(gone, ensure_named(shape, managed[last.api_version])):
+            return merged
+        pruned = _removed(shape, whole, gone)
+        # The version of the claim comes first: conversion may need fields that only this puts back.
+        for version, owned in managed.items():
+            pruned = self._with_owned(whole, pruned, version, owned)
+        placed = self._at(pruned, last.api_version)
+        if placed is None:
+            return merged
+        # Only what the owner had applied may go; whatever else is missing now comes back.
+        removed = fieldset.intersection(_difference(shape, whole, placed[1]), gone)
+        result = self._at(_removed(shape, whole, removed), self.api_version)
+        return result[1] if result else merged
+
+    def _with_owned(self, whole: Object, pruned: Object, api_version: str, owned: FieldSet) -> Object:
+        """Put back what somebody claims at a version."""
+        full, part = self._at(whole, api_version), self._at(pruned, api_version)
+        if full is None or part is None:
+            return pruned
+        shape, obj = full
+        removed = fieldset.difference(_difference(shape, obj, part[1]), ensure_named(shape, owned))
+        return _removed(shape, obj, removed)
+
+
+def _removed(shape: Shape, obj: Object, fields: FieldSet) -> Object:
+    """An object without some fields; itself when there are none."""
+    return (remove(shape, obj, fields) or {}) if fields else obj
+
+
+def _difference(shape: Shape, whole: Object, part: Object) -> FieldSet:
+    """The fields of an object, structs included, that a part of it does not have."""
+    before = ensure_named(shape, field_set(shape, whole))
+    return fieldset.difference(before, ensure_named(shape, field_set(shape, part)))
+
+
+def _without(claims: Claims, taken: dict[Owner, FieldSet]) -> Claims:
+    """The claims without what was taken from them; owners left with nothing are gone."""
+    if not taken:
+        return claims
+    result: Claims = {}
+    for who, claim in claims.items():
+        fields = fieldset.difference(claim.fields, taken[who]) if who in taken else claim.fields
+        if fields:
+            result[who] = claim if fields is claim.fields else claim._replace(fields=fields)
+    return result

@@ -1,0 +1,434 @@
+"""`metadata.managedFields`: the record of who owns which field, and the writes that keep it.
+
+A `FieldManager` serves one kind at one version on one endpoint. `update` is called for every create, update and patch
+with the object about to be stored, before the strategy puts back what the endpoint may not write; `apply` is
+server-side apply. Both are pure functions of their arguments. After admission `keep_times` undoes a change that is one
+of times only, so that a write that changed nothing is none.
+
+Entries in stored objects were written here, so they are taken as they are; entries a client sends are read strictly.
+Sets of fields are shared between objects and never changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kapi.api.errors import BadRequest, Conflict, PlainError
+from kapi.api.fielderror import quote
+from kapi.api.meta import format_time
+from kapi.api.ownership import fieldset
+from kapi.api.ownership.apply import (
+    APPLY,
+    NEVER_OWNED,
+    UPDATE,
+    Claim,
+    Claims,
+    FieldConflicts,
+    Owner,
+    Ownership,
+    without_identity,
+)
+from kapi.api.ownership.fieldset import LEAF
+from kapi.api.ownership.merge import same
+from kapi.api.ownership.shape import InvalidValue, problems
+from kapi.api.patch import lastapplied
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from kapi.api.meta import GroupVersionKind, Object
+    from kapi.api.ownership.apply import AtVersion, Filter
+    from kapi.api.ownership.fieldset import FieldSet, Path
+    from kapi.api.ownership.shape import Shape
+
+    Entry = dict[str, Any]
+
+MOST_UPDATERS: Final = 10
+"""How many entries of updates an object keeps; the oldest are put together beyond that."""
+ANCIENT: Final = "ancient-changes"
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+UNKNOWN: Final = "unknown"
+FIELDS_TYPE: Final = "FieldsV1"
+
+_encode = msgspec.json.Encoder().encode
+
+
+# -- entries ----------------------------------------------------------------------------------------------------------
+
+
+def decode(entries: list[Entry]) -> Claims:
+    """Read entries a client sent. Raises ValueError when one of them is malformed."""
+    claims: Claims = {}
+    for index, entry in enumerate(entries):
+        if entry.get("operation") not in (APPLY, UPDATE):
+            raise ValueError("operation must be `Apply` or `Update`")
+        if not entry.get("apiVersion"):
+            raise ValueError("apiVersion must not be empty")
+        kind = entry.get("fieldsType")
+        if not kind:
+            raise ValueError(f"missing fieldsType in managed fields entry {index}")
+        if kind != FIELDS_TYPE:
+            raise ValueError(f"invalid fieldsType {quote(kind)} in managed fields entry {index}")
+        fields = fieldset.difference(fieldset.parse(entry.get("fieldsV1")), NEVER_OWNED)
+        claims[_owner(entry)] = Claim(fields, entry["apiVersion"], entry.get("time"))
+    return claims
+
+
+def stored(entries: list[Entry] | None) -> Claims:
+    """Read entries that were written here."""
+    return {_owner(entry): Claim(entry["fieldsV1"], entry["apiVersion"], entry.get("time")) for entry in entries or ()}
+
+
+def _owner(entry: Entry) -> Owner:
+    operation = entry["operation"]
+    api_version = "" if operation == APPLY else entry["apiVersion"]
+    return Owner(entry.get("manager", ""), operation, api_version, entry.get("subresource", ""))
+
+
+def encode(claims: Claims) -> list[Entry]:
+    """The entries of claims, in their order: updates after applies, older before newer, those without time first."""
+    entries = [_entry(owner, claim) for owner, claim in claims.items()]
+    entries.sort(key=_entry_order)
+    return entries
+
+
+def _entry_order(entry: Entry) -> tuple[str, ...]:
+    # Times are UTC and of one length, so their text is in their order.
+    parts = ("operation", "time", "manager", "apiVersion", "subresource")
+    return tuple(entry.get(part, "") for part in parts)
+
+
+def _entry(owner: Owner, claim: Claim) -> Entry:
+    entry: Entry = {"manager": owner.manager, "operation": owner.operation, "apiVersion": claim.api_version}
+    if not owner.manager:
+        del entry["manager"]
+    if claim.time is not None:
+        entry["time"] = claim.time
+    entry["fieldsType"] = FIELDS_TYPE
+    entry["fieldsV1"] = claim.fields
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry
+
+
+def is_reset(entries: Any) -> bool:
+    """Whether a client asks to forget all ownership: by an empty list, or by one empty entry."""
+    return isinstance(entries, list) and (not entries or (len(entries) == 1 and not any(entries[0].values())))
+
+
+def keep_times(live: Object, new: Object) -> None:
+    """Give `new` the entries of `live` when nothing else than their times differs in the whole object."""
+    before, after = live["metadata"].get("managedFields"), new["metadata"].get("managedFields")
+    if not before or not after or len(before) != len(after) or before == after:
+        return
+    if all(_timeless(one) == _timeless(other) for one, other in zip(before, after, strict=True)):
+        restored = {**new["metadata"], "managedFields": before}
+        if {**new, "metadata": restored} == live:
+            new["metadata"]["managedFields"] = before
+
+
+def _timeless(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if key != "time"}
+
+
+def capped(claims: Claims) -> Claims:
+    """At most so many claims of updates: the oldest of a version become one, under a name of its own."""
+    updaters = [owner for owner in claims if owner.operation == UPDATE]
+    excess = len(updaters) - MOST_UPDATERS
+    if excess <= 0:
+        return claims
+    claims = dict(claims)
+    updaters.sort(key=lambda owner: (claims[owner].time or "", _identity(owner)))
+    first: dict[str, Owner] = {}
+    for owner in updaters:
+        if excess <= 0:
+            break
+        claim = claims[owner]
+        bucket = Owner(ANCIENT, UPDATE, claim.api_version, "")
+        if claim.api_version not in first:
+            first[claim.api_version] = owner
+            continue
+        if bucket not in claims:
+            claims[bucket] = claims.pop(first[claim.api_version])
+        # The bucket itself may be among the oldest; then the one before it joins it.
+        other = claims.pop(first[claim.api_version] if owner == bucket else owner)
+        fields = fieldset.union(other.fields, claims[bucket].fields)
+        claims[bucket] = Claim(fields, claim.api_version, claim.time)
+        excess -= 1
+    return claims
+
+
+def _identity(owner: Owner) -> str:
+    """An owner as text, by which owners are sorted."""
+    parts = zip(("manager", "operation", "apiVersion", "subresource"), owner, strict=True)
+    return _encode({key: value for key, value in parts if value}).decode()
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+class FieldManager:
+    """Keeps `metadata.managedFields` of the objects of a kind, at a version, on an endpoint.
+
+    `reset` takes out what the endpoint does not write, at every version with `resets_everywhere`; `at_version` converts
+    between versions, and `has_fixed_schema=False` is for kinds whose schema may change under stored objects.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        kind: GroupVersionKind,
+        *,
+        subresource: str = "",
+        reset: Filter | None = None,
+        resets_everywhere: bool = False,
+        at_version: AtVersion | None = None,
+        has_fixed_schema: bool = True,
+    ) -> None:
+        self._kind = kind
+        self._subresource = subresource
+        self._ownership = Ownership(
+            shape,
+            kind.api_version,
+            reset=reset,
+            resets_everywhere=resets_everywhere,
+            at_version=at_version,
+            has_fixed_schema=has_fixed_schema,
+        )
+
+    # -- create, update, patch ----------------------------------------------------------------------------------------
+
+    def update(self, live: Object | None, new: Object, *, manager: str, now: dt.datetime) -> None:
+        """Set the managedFields of `new`, which is to replace `live`, or to be created when there is none.
+
+        Those in `new` are what the client sent. They replace the stored ones if they can be read, except on
+        sub-resources; an empty list forgets all. An object nobody's ownership is recorded for stays so until the first
+        apply.
+        """
+        metadata = new["metadata"]
+        sent = metadata.pop("managedFields", None)
+        before = live["metadata"].get("managedFields") if live else None
+        claims = self._sent(sent, before)
+        if live is not None and not (before if claims is None else claims):
+            return
+        if claims is not None:
+            # Owners of nothing count as somebody's statement, but there is nothing to record.
+            claims = {owner: claim for owner, claim in claims.items() if claim.fields}
+        if live is not None and self._is_same(live, new):
+            entries = before if claims is None else encode(capped(claims))
+        else:
+            entries = self._updated(live, new, stored(before) if claims is None else claims, manager, now)
+        if entries:
+            metadata["managedFields"] = entries
+
+    def _sent(self, sent: Any, before: list[Entry] | None) -> Claims | None:
+        """What the client says; None when the stored entries stand."""
+        if self._subresource or sent is None or sent == before:
+            return None
+        if is_reset(sent):
+            return {}
+        try:
+            return decode(sent) or None
+        except (ValueError, AttributeError):
+            return None
+
+    def _is_same(self, live: Object, new: Object) -> bool:
+        rules = self._ownership
+        return rules.has_fixed_schema and same(rules.shape, without_identity(live), without_identity(new))
+
+    def _updated(
+        self, live: Object | None, new: Object, claims: Claims, manager: str, now: dt.datetime
+    ) -> list[Entry] | None:
+        if not (self._fits(new) and self._fits(live or {})):
+            # Nobody can say what was changed in an object of another shape. Validation will have its say.
+            return encode(claims)
+        try:
+            return encode(capped(self._claimed(live or {}, new, claims, manager, now)))
+        except InvalidValue:
+            return encode(claims)
+
+    def _fits(self, obj: Object) -> bool:
+        """Whether an object has the shape of its schema. Objects of kinds whose schema never changes were decoded."""
+        rules = self._ownership
+        return rules.has_fixed_schema or not problems(rules.shape, obj, repeats=True)
+
+    def _claimed(self, live: Object, new: Object, claims: Claims, manager: str, now: dt.datetime) -> Claims:
+        """The claims once a manager has written."""
+        taken, claims = self._ownership.update(live, new, claims)
+        if not taken:
+            return claims
+        owner = Owner(manager or UNKNOWN, UPDATE, self._kind.api_version, self._subresource)
+        previous = claims[owner].fields if owner in claims else LEAF
+        fields = fieldset.union(previous, taken)
+        return {**claims, owner: Claim(fields, self._kind.api_version, format_time(now))}
+
+    # -- apply --------------------------------------------------------------------------------------------------------
+
+    def apply(
+        self, live: Object | None, config: Object, *, manager: str, force: bool = False, now: dt.datetime
+    ) -> Object:
+        """The object after a configuration was applied to it, or created from it; defaults are not filled in.
+
+        A new object whose outer dictionary and metadata may be changed; deeper parts are shared with the arguments.
+        Nulls of the configuration are in it. Raises `Conflict` when it would change what others own, `BadRequest`
+        for a configuration of another kind or with managedFields, and `PlainError` for one that breaks the schema, or
+        when the object itself does.
+        """
+        self._check(config)
+        current = live or {}
+        if not self._ownership.has_fixed_schema:
+            wrong = problems(self._ownership.shape, current, repeats=True)
+            if wrong:
+                raise PlainError(f"failed to create typed live object ({_place(current)}): {_listed(wrong)}")
+        before = (current.get("metadata") or {}).get("managedFields")
+        claims = stored(before)
+        if not claims and live is not None:
+            claims = capped(self._claimed({}, live, claims, BEFORE_FIRST_APPLY, now))
+        merged, new_claims = self._merge(current, config, claims, manager, force=force)
+        owner = self._applier(manager)
+        if merged is not current and owner in new_claims:
+            new_claims[owner] = new_claims[owner]._replace(time=format_time(now))
+        entries = before if new_claims == claims and before else encode(new_claims)
+        result = {**merged, "metadata": {**(merged.get("metadata") or {}), "managedFields": entries}}
+        if not entries:
+            del result["metadata"]["managedFields"]
+        if manager == lastapplied.MANAGER:
+            lastapplied.follow(result, config)
+        return result
+
+    def _applier(self, manager: str) -> Owner:
+        return Owner(manager or UNKNOWN, APPLY, "", self._subresource)
+
+    def _merge(
+        self, live: Object, config: Object, claims: Claims, manager: str, *, force: bool
+    ) -> tuple[Object, Claims]:
+        owner = self._applier(manager)
+        try:
+            return self._ownership.apply(live, config, claims, owner, force=force)
+        except FieldConflicts as conflicts:
+            found = conflicts.fields
+        if manager == lastapplied.MANAGER:
+            allowed = lastapplied.unchanged_fields(self._ownership.shape, self._kind.api_version, live)
+            found = {who: left for who, fields in found.items() if (left := fieldset.difference(fields, allowed))}
+            if not found:
+                return self._ownership.apply(live, config, claims, owner, force=True)
+        raise _conflict(found)
+
+    def _check(self, config: Object) -> None:
+        """Whether a configuration is one for this endpoint, and fits the schema."""
+        named = _kind_of(config)
+        if named != (self._kind.group, self._kind.version, self._kind.kind):
+            raise BadRequest(f"invalid object type: {_kind_text(*named)}")
+        metadata = config.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        if isinstance(metadata.get("managedFields"), list):
+            raise BadRequest("metadata.managedFields must be nil")
+        wrong = problems(self._ownership.shape, config)
+        if wrong:
+            raise PlainError(f"failed to create typed patch object ({_place(config)}): {_listed(wrong)}")
+
+
+def _listed(wrong: list[str]) -> str:
+    return wrong[0] if len(wrong) == 1 else "\n  ".join(("errors:", *wrong))
+
+
+def _place(obj: Object) -> str:
+    metadata = obj.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}; {_kind_text(*_kind_of(obj))}"
+
+
+def _kind_of(config: Object) -> tuple[str, str, str]:
+    group, slash, version = _text(config, "apiVersion").rpartition("/")
+    if "/" in group or (slash and not group and not version):
+        return ("", "", "")
+    return (group, version, _text(config, "kind"))
+
+
+def _kind_text(group: str, version: str, kind: str) -> str:
+    return f"{group}/{version}, Kind={kind}"
+
+
+def _text(obj: Object, key: str) -> str:
+    value = obj.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _conflict(found: dict[Owner, FieldSet]) -> Conflict:
+    """The answer to an apply that would change what others own."""
+    by_owner = [(owner, list(fieldset.paths(found[owner]))) for owner in sorted(found, key=_identity)]
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {_shown(owner)}",
+            "field": fieldset.text(path),
+        }
+        for owner, paths in by_owner
+        for path in paths
+    ]
+    if len(causes) == 1:
+        message = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        lines = []
+        for owner, paths in by_owner:
+            lines.append(f"conflicts with {_shown(owner)}:")
+            lines += (f"- {fieldset.text(path)}" for path in paths)
+        message = f"{len(causes)} conflicts: " + "\n".join(lines)
+    return Conflict(f"Apply failed with {message}", details={"causes": causes})
+
+
+def _shown(owner: Owner) -> str:
+    shown = quote(owner.manager)
+    if owner.subresource:
+        shown += f" with subresource {quote(owner.subresource)}"
+    return f"{shown} using {owner.api_version}" if owner.operation == UPDATE else shown
+
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+SCALE_VERSION: Final = "autoscaling/v1"
+_REPLICAS: Final = fieldset.fields("spec", "replicas")
+
+ReplicasPaths = dict[str, "Path | None"]
+"""Where the replicas are, by version of the scaled kind; None for a version that cannot be scaled."""
+
+
+def scale_entries(entries: list[Entry] | None, replicas: ReplicasPaths) -> list[Entry]:
+    """The managedFields of the Scale of an object: who owns the object's replicas owns the Scale's."""
+    claims: Claims = {}
+    for owner, claim in stored(entries).items():
+        path = replicas.get(claim.api_version)
+        if path is not None and fieldset.contains(claim.fields, path):
+            claims[owner] = Claim(fieldset.of(_REPLICAS), SCALE_VERSION, claim.time)
+    return encode(claims)
+
+
+def parent_entries(
+    entries: list[Entry] | None, scale: list[Entry] | None, api_version: str, replicas: ReplicasPaths
+) -> list[Entry]:
+    """The managedFields of an object after its Scale was written, given those of the Scale.
+
+    Owners of the replicas who are no longer owners in the Scale lose them. New owners come without a time, as in the
+    reference. Who owns both is the same owner although the versions differ; the reference makes two entries of it.
+    """
+    owners = {owner._replace(api_version=""): claim for owner, claim in stored(scale).items()}
+    claims: Claims = {}
+    for owner, claim in stored(entries).items():
+        if claim.api_version not in replicas:
+            continue
+        path = replicas[claim.api_version]
+        fields = claim.fields
+        if path is not None and fieldset.contains(fields, path):
+            still = owners.pop(owner._replace(api_version=""), None)
+            fields = fieldset.difference(fields, fieldset.of(path)) if still is None else fields
+        if fields:
+            claims[owner] = claim._replace(fields=fields)
+    path = replicas.get(api_version)
+    for owner, claim in owners.items():
+        if path is not None and fieldset.contains(claim.fields, _REPLICAS):
+            mine = owner if owner.operation == APPLY else owner._replace(api_version=api_version)
+            previous = claims.get(mine, Claim(LEAF, api_version))
+            claims[mine] = previous._replace(fields=fieldset.union(previous.fields, fieldset.of(path)))
+    return encode(claims)

@@ -1,0 +1,1 @@
+"""Patches: JSON patch, JSON merge patch, strategic merge patch, and the patches a client computes."""

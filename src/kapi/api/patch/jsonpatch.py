@@ -1,0 +1,272 @@
+"""JSON patch (RFC 6902) with the habits of the implementation that clients of Kubernetes are used to.
+
+Where it differs from the RFC: `replace` of a missing key of an object adds it; `copy` of one makes a null; indices of
+lists may be negative, counted from the end; `test` for null passes when the key is missing; what stands before the
+first slash of a path is ignored. Operations are decoded once and may then be applied again and again, as happens when
+a write loses a race.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kapi.api.errors import RequestEntityTooLarge
+from kapi.api.patch.mergepatch import PatchApplyError, PatchDecodeError
+
+__all__ = ["Operation", "PatchApplyError", "PatchDecodeError", "apply", "decode_operations"]
+
+_MAX_OPERATIONS = 10_000
+_MAX_COPIED_BYTES = 3 * 1024 * 1024
+_MISSING: Final = object()
+_is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+Pointer = tuple[str, ...]
+Container = dict[str, Any] | list[Any]
+
+
+class Operation(NamedTuple):
+    """One step. `path` and `source` are unescaped parts, empty for the whole document, None when unusable."""
+
+    kind: str
+    path: Pointer | None
+    source: Pointer | None
+    value: Any
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def decode_operations(patch: Any, *, typed: bool = True) -> list[Operation]:
+    """Read a decoded body as operations; raises PatchDecodeError, or RequestEntityTooLarge over 10,000 of them.
+
+    `typed` is what every `fieldValidation` but `Ignore` asks for: `op`, `path` and `from` must be strings. Without it
+    such an operation is kept and fails when applied.
+    """
+    if patch is None:
+        return []
+    if not isinstance(patch, list):
+        what = "[]handlers.jsonPatchOp" if typed else "jsonpatch.Patch"
+        raise PatchDecodeError(_mismatch(patch, f"value of type {what}", typed=typed))
+    for operation in patch:
+        _check_operation(operation, typed=typed)
+    if len(patch) > _MAX_OPERATIONS:
+        limit = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(patch)}"
+        raise RequestEntityTooLarge(limit)
+    return [_decode_operation(operation or {}) for operation in patch]
+
+
+def _check_operation(operation: Any, *, typed: bool) -> None:
+    if operation is None:
+        return
+    if not isinstance(operation, dict):
+        what = "handlers.jsonPatchOp" if typed else "jsonpatch.Operation"
+        raise PatchDecodeError(_mismatch(operation, f"value of type {what}", typed=typed))
+    if typed:
+        for field in ("op", "path", "from"):
+            value = operation.get(field)
+            if value is not None and not isinstance(value, str):
+                raise PatchDecodeError(_mismatch(value, f"struct field jsonPatchOp.{field} of type string", typed=True))
+
+
+def _mismatch(value: Any, target: str, *, typed: bool) -> str:
+    prefix = "error decoding patch: " if typed else ""
+    return f"{prefix}json: cannot unmarshal {_json_type(value)} into Go {target}"
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, dict):
+        return "object"
+    return "array" if isinstance(value, list) else "number"
+
+
+def _decode_operation(operation: dict[str, Any]) -> Operation:
+    kind = operation.get("op")
+    return Operation(
+        kind=kind if isinstance(kind, str) else "unknown",
+        path=_pointer(operation.get("path")),
+        source=_pointer(operation.get("from")),
+        value=operation.get("value", _MISSING),
+    )
+
+
+def _pointer(path: Any) -> Pointer | None:
+    if path == "":
+        return ()
+    if not isinstance(path, str) or "/" not in path:
+        return None
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+
+
+# -- applying ---------------------------------------------------------------------------------------------------------
+
+
+def apply(doc: Any, operations: list[Operation]) -> Any:
+    """The document after all operations, in order; raises PatchApplyError, and then nothing has happened."""
+    run = _Run(doc)
+    for operation in operations:
+        step = _STEPS.get(operation.kind)
+        if step is None:
+            raise PatchApplyError(f"Unexpected kind: {operation.kind}")
+        step(run, operation)
+    return run.document
+
+
+class _Run:
+    """One application of a patch: the document so far, and which of its containers are ours to change.
+
+    A container is copied, shallowly, the first time an operation writes below it; `_owned` has the ids of the copies.
+    """
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self._owned: set[int] = set()
+        self._copied_bytes = 0
+
+    def _own(self, container: Container) -> Container:
+        if id(container) in self._owned:
+            return container
+        copy = container.copy()
+        self._owned.add(id(copy))
+        return copy
+
+    def _writable(self, pointer: Pointer | None) -> tuple[Container, str]:
+        """The container a pointer's last part is looked up in, made ours on the way down, and that part."""
+        if not pointer:
+            raise PatchApplyError("doc is missing path")
+        if not isinstance(self.document, (dict, list)):
+            raise PatchApplyError("the document is neither an object nor an array")
+        here: Container = self._own(self.document)
+        self.document = here
+        for part in pointer[:-1]:
+            key, child = _lookup(here, part)
+            if not isinstance(child, (dict, list)):
+                raise PatchApplyError(f"doc is missing path: /{'/'.join(pointer)}")
+            child = self._own(child)
+            here[key] = child
+            here = child
+        return here, pointer[-1]
+
+    def _read(self, pointer: Pointer | None) -> Any:
+        """What a pointer names; a missing key of an object reads as null."""
+        if pointer is None:
+            raise PatchApplyError("doc is missing path")
+        here = self.document
+        for depth, part in enumerate(pointer):
+            if not isinstance(here, (dict, list)):
+                raise PatchApplyError(f"doc is missing path: /{'/'.join(pointer[:depth])}")
+            _, here = _lookup(here, part)
+        return here
+
+    def add(self, operation: Operation) -> None:
+        """Set a key, or insert before an index."""
+        self._insert(operation.path, None if operation.value is _MISSING else operation.value)
+
+    def remove(self, operation: Operation) -> None:
+        """Take a key or an item away; it must be there."""
+        self._take(operation.path)
+
+    def replace(self, operation: Operation) -> None:
+        """Set a key, there or not, or an item that is there; or the document."""
+        value = None if operation.value is _MISSING else operation.value
+        if operation.path == ():
+            if not isinstance(value, (dict, list)):
+                raise PatchApplyError("replace operation value must be object or array")
+            self.document = value
+            return
+        container, part = self._writable(operation.path)
+        key, _ = _lookup(container, part)
+        container[key] = value
+
+    def move(self, operation: Operation) -> None:
+        """Remove from one place, add at another."""
+        self._insert(operation.path, self._take(operation.source))
+
+    def copy(self, operation: Operation) -> None:
+        """Add a copy of a value at another place; the bytes copied by one patch are bounded."""
+        if not operation.source:
+            raise PatchApplyError("copy operation does not apply: doc is missing from path")
+        value = self._read(operation.source)
+        if value is not None:
+            encoded = _encode(value)
+            self._copied_bytes += len(encoded)
+            if self._copied_bytes > _MAX_COPIED_BYTES:
+                raise PatchApplyError(
+                    f"Unable to complete the copy, the accumulated size increase of copy is {self._copied_bytes}, "
+                    f"exceeding the limit {_MAX_COPIED_BYTES}"
+                )
+            value = _decode(encoded)
+        self._insert(operation.path, value)
+
+    def test(self, operation: Operation) -> None:
+        """Compare with what is there; numbers are equal only when written alike."""
+        current = self._read(operation.path)
+        absent = operation.value is _MISSING
+        if current is None and absent:
+            return
+        if absent or not _is_equal(current, operation.value):
+            raise PatchApplyError("test failed")
+
+    def _insert(self, pointer: Pointer | None, value: Any) -> None:
+        container, part = self._writable(pointer)
+        if isinstance(container, dict):
+            container[part] = value
+        elif part == "-":
+            container.append(value)
+        else:
+            container.insert(_index(part, len(container) + 1), value)
+
+    def _take(self, pointer: Pointer | None) -> Any:
+        container, part = self._writable(pointer)
+        if isinstance(container, list):
+            return container.pop(_index(part, len(container)))
+        if part not in container:
+            raise PatchApplyError(f"Unable to remove nonexistent key: {part}")
+        return container.pop(part)
+
+
+_STEPS: Final = {
+    "add": _Run.add,
+    "remove": _Run.remove,
+    "replace": _Run.replace,
+    "move": _Run.move,
+    "copy": _Run.copy,
+    "test": _Run.test,
+}
+
+
+def _lookup(container: Container, part: str) -> tuple[Any, Any]:
+    """The key or index a part means, and what is there; null for a missing key."""
+    if isinstance(container, dict):
+        return part, container.get(part)
+    index = _index(part, len(container))
+    return index, container[index]
+
+
+def _index(part: str, size: int) -> int:
+    """A list index below `size`, negative ones counted from the end."""
+    if not _is_index(part):
+        raise PatchApplyError(f"value was not a proper array index: '{part}'")
+    index = int(part)
+    if not -size <= index < size:
+        raise PatchApplyError(f"Unable to access invalid index: {index}")
+    return index if index >= 0 else index + size
+
+
+def _is_equal(left: Any, right: Any) -> bool:
+    """Equality of JSON values in which 1, 1.0 and true are three values."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_is_equal(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_is_equal, left, right))
+    return bool(left == right)

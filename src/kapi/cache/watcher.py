@@ -1,0 +1,106 @@
+"""Watchers: who is offered the events of a watch cache, what they select, and how the bytes reach them.
+
+A watcher whose peer does not read is cut off when `MAX_PENDING` bytes wait for it. It delays nobody: an event is
+offered without waiting, and what is encoded once serves all watchers that want the same form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kapi.cache.watchcache import Event, Item, WatchCache
+
+MAX_PENDING = 4 * 1024 * 1024
+
+
+class Encoder(Protocol):
+    """Makes the bytes of one watch event. Watchers with equal `share` keys get the same bytes."""
+
+    share: object
+    """Equal for encoders that produce equal bytes; None for one that must not be shared."""
+
+    def encode(self, kind: str, item: Item) -> bytes:
+        """The event `kind` (ADDED, MODIFIED, DELETED) of an item."""
+        ...
+
+
+class Outlet(Protocol):
+    """Where a watcher's bytes go: the part of a response stream the cache needs."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes written and not yet taken."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send without waiting."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the peer off."""
+        ...
+
+
+class Watcher:
+    """One watch: what it selects, how it is encoded, where it goes.
+
+    `matches` is None when everything in `prefix` matches.
+    """
+
+    __slots__ = ("after", "cache", "encoder", "matches", "outlet", "prefix")
+
+    def __init__(
+        self, cache: WatchCache, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet
+    ) -> None:
+        self.cache = cache
+        self.prefix = prefix
+        self.matches = matches
+        self.encoder = encoder
+        self.outlet = outlet
+        self.after = 0
+        """Events up to here are not wanted: the watch began at a revision that had not been reached."""
+
+    def offer(self, events: Iterable[Event]) -> None:
+        """Send what these events mean to this watcher, in one write; cut it off if it does not keep up."""
+        chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
+        if not chunks:
+            return
+        self.outlet.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if self.outlet.pending > MAX_PENDING:
+            self.cache.remove(self)
+            self.outlet.abort()
+
+    def _chunk(self, event: Event) -> bytes | None:
+        item = event.item
+        if item.revision <= self.after or (self.prefix and not item.key.startswith(self.prefix)):
+            return None
+        kind = self._kind(event)
+        if kind is None:
+            return None
+        if kind == "DELETED" and not event.deleted and event.previous is not None:
+            # It left the selection: the peer sees the state it last knew, stamped with this revision.
+            item = event.previous.at(item.revision)
+        encoder = self.encoder
+        if encoder.share is None:
+            return encoder.encode(kind, item)
+        key = (encoder.share, kind)
+        chunk = event.chunks.get(key)
+        if chunk is None:
+            chunk = event.chunks[key] = encoder.encode(kind, item)
+        return chunk
+
+    def _kind(self, event: Event) -> str | None:
+        matches = self.matches
+        previous = event.previous
+        if matches is None:
+            if event.deleted:
+                return "DELETED"
+            return "MODIFIED" if previous is not None else "ADDED"
+        before = previous is not None and matches(previous)
+        after = not event.deleted and matches(event.item)
+        if after:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None

@@ -1,0 +1,171 @@
+"""What endpoints need to know of a Pod and of a Service, read without decoding the rest of them.
+
+A Pod is written many times for each time its endpoints change: heartbeats, annotations, images. So the few fields that
+count are taken out of its bytes once per write, and compared. Pure: bytes in, values out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from kapi.registry.kinds.fieldrules import parse_ip
+
+if TYPE_CHECKING:
+    from kapi.cache.watchcache import Item
+
+_TERMINAL: Final = frozenset({"Failed", "Succeeded"})
+
+
+class PodPort(NamedTuple):
+    """A port that a container of a Pod has given a name."""
+
+    name: str
+    protocol: str
+    number: int
+
+
+class PodFacts(NamedTuple):
+    """Everything about a Pod that can show in endpoints. Two Pods with equal facts have equal endpoints.
+
+    But for `ready_since`, which only says since when: see `differs`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    hostname: str
+    subdomain: str
+    addresses: tuple[str, ...]
+    """In the one spelling everybody understands, in the order the Pod has them."""
+    ports: tuple[PodPort, ...]
+    """Of containers, then of sidecars: the first of a name counts."""
+    is_ready: bool
+    is_terminating: bool
+    is_terminal: bool
+    """It has ended and will not come back."""
+    ready_since: str
+    """When its readiness last changed, as RFC 3339 has it; empty when it has none."""
+
+    def differs(self, other: PodFacts) -> bool:
+        """Whether endpoints can differ."""
+        return self[:-1] != other[:-1]
+
+
+class _Address(msgspec.Struct):
+    ip: str = ""
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    name: str = ""
+    protocol: str = "TCP"
+    container_port: int = 0
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    ports: list[_Port] | None = None
+    restart_policy: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _PodStatus(msgspec.Struct, rename={"pod_ips": "podIPs"}):
+    phase: str = ""
+    pod_ips: list[_Address] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _PodSpec
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _ServiceSpec(msgspec.Struct):
+    type: str = ""
+    selector: dict[str, str] | None = None
+
+
+class _Service(msgspec.Struct):
+    spec: _ServiceSpec = msgspec.field(default_factory=_ServiceSpec)
+
+
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+_decode_service = msgspec.json.Decoder(_Service).decode
+
+
+def has_address(item: Item) -> bool:
+    """Whether a Pod has an address; one that has none is in no endpoints. Nothing is decoded."""
+    return bool(item.fields and item.fields.get("status.podIP"))
+
+
+def pod_facts(item: Item) -> PodFacts:
+    """The facts of a Pod as it lies in the watch cache."""
+    pod = _decode_pod(b"{" + item.body)
+    spec, status = pod.spec, pod.status
+    ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
+    return PodFacts(
+        namespace=item.namespace,
+        name=item.name,
+        uid=pod.metadata.uid,
+        node=spec.node_name,
+        hostname=spec.hostname,
+        subdomain=spec.subdomain,
+        addresses=tuple(text for each in status.pod_ips or () if (text := canonical(each.ip))),
+        ports=_named_ports(spec),
+        is_ready=ready is not None and ready.status == "True",
+        is_terminating=pod.metadata.deletion_timestamp is not None,
+        is_terminal=status.phase in _TERMINAL,
+        ready_since=(ready.last_transition_time or "") if ready is not None else "",
+    )
+
+
+def _named_ports(spec: _PodSpec) -> tuple[PodPort, ...]:
+    sidecars = [each for each in spec.init_containers or () if each.restart_policy == "Always"]
+    return tuple(
+        PodPort(port.name, port.protocol, port.container_port)
+        for container in (*(spec.containers or ()), *sidecars)
+        for port in container.ports or ()
+        if port.name
+    )
+
+
+def selector_of(item: Item) -> dict[str, str] | None:
+    """By which labels a Service finds its Pods; None when its endpoints are somebody else's business."""
+    spec = _decode_service(b"{" + item.body).spec
+    return None if spec.type == "ExternalName" else spec.selector or None
+
+
+def has_selector(item: Item) -> bool:
+    """Whether a Service has a selector, also one that finds no Pods."""
+    return bool(_decode_service(b"{" + item.body).spec.selector)
+
+
+@lru_cache(maxsize=4096)
+def canonical(text: str) -> str:
+    """An address as it is usually written; empty when it is none."""
+    address = parse_ip(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return "" if address is None else str(address)

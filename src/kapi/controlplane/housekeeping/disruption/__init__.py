@@ -1,5 +1,0 @@
-"""Disruption budgets: how many of the Pods that belong together may be taken away now."""
-
-from kapi.controlplane.housekeeping.disruption.controller import count_disruptions
-
-__all__ = ["count_disruptions"]

@@ -1,5 +1,0 @@
-"""The end of namespaces: a namespace that is deleted is emptied, says what holds it up, and goes when it is empty."""
-
-from kapi.controlplane.housekeeping.namespaces.emptying import empty_namespaces
-
-__all__ = ["empty_namespaces"]

@@ -1,0 +1,213 @@
+"""What happens to definitions by itself: names that become free, and definitions that are emptied before they go.
+
+Everything is driven by the commits of definitions, and of instances while one waits for the last of them; nothing is
+polled. Whatever is begun is found again after a restart, because it is written down in the definitions themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kapi.api.errors import ApiError, NotFound
+from kapi.registry.custom.definitions import RESOURCE
+from kapi.registry.custom.version import outline_of
+from kapi.registry.deletion import DeleteOptions
+from kapi.registry.kinds.apiextensions import conditions
+from kapi.registry.store import Rules
+from kapi.registry.strategy import WriteContext
+from kapi.storage.interface import StorageBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.cache.watchcache import Event, Item, WatchCache
+    from kapi.registry.catalog import Catalog
+    from kapi.registry.store import Store
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 30.0
+"""Between two attempts at what failed, for example because a conversion webhook is away."""
+
+_log = structlog.get_logger("kapi.registry")
+
+
+class _AsIs(Rules):
+    """The server's own changes: neither corrected nor judged."""
+
+    def prepare(self, context: WriteContext, obj: Object, old: Object) -> None:
+        """Leave it."""
+
+    def validate(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """It is right."""
+        return []
+
+
+class Keeper:
+    """Looks after definitions. `run` until cancelled."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._store = catalog.store(RESOURCE)
+        self._rules = _AsIs(self._store.strategy)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        """Definitions that changed while they were looked after."""
+        self._nameless: set[str] = set()
+        """Definitions that could not have their names, and may when a neighbour changes."""
+
+    async def run(self) -> None:
+        """Look after what is there, then after what changes."""
+        cache = self._store.cache
+        cache.listen(self._heard)
+        try:
+            for item in cache.items():
+                self._look_at(item)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            cache.unlisten(self._heard)
+            tasks = list(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _heard(self, events: Sequence[Event]) -> None:
+        for event in events:
+            name = event.item.name
+            if event.deleted:
+                self._nameless.discard(name)
+            else:
+                self._look_at(event.item)
+            group = name.partition(".")[2]
+            for other in [one for one in self._nameless if one != name and one.endswith(f".{group}")]:
+                self._look_again(other)
+
+    def _look_again(self, name: str) -> None:
+        item = self._store.find("", name)
+        if item is not None:
+            self._look_at(item)
+
+    def _look_at(self, item: Item) -> None:
+        if item.name in self._tasks:
+            self._again.add(item.name)
+            return
+        self._nameless.discard(item.name)
+        outline = outline_of(item)
+        if outline.metadata.deletion_timestamp is not None:
+            work = self._empty
+        elif not outline.is_true("NamesAccepted"):
+            self._nameless.add(item.name)
+            work = self._name
+        else:
+            return
+        task = asyncio.ensure_future(self._persist(item.name, work))
+        self._tasks[item.name] = task
+        task.add_done_callback(lambda done: self._finished(item.name, done))
+
+    def _finished(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[name]
+        changed = name in self._again
+        self._again.discard(name)
+        if changed and not task.cancelled():
+            self._look_again(name)
+
+    async def _persist(self, name: str, work: Callable[[str], Coroutine[object, object, None]]) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await work(name)
+            except NotFound:
+                return
+            except (ApiError, StorageBusy) as error:
+                _log.warning("a definition could not be looked after; trying again", definition=name, error=str(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    async def _name(self, name: str) -> None:
+        """Perhaps what a definition could not be called is free now."""
+        await self._change(name, lambda obj: conditions.settle(obj, self._others(name), self._catalog.clock.now()))
+
+    def _others(self, name: str) -> list[Object]:
+        group = name.partition(".")[2]
+        return [
+            self._store.decode(item)
+            for item in self._store.cache.items()
+            if item.name != name and item.name.endswith(f".{group}")
+        ]
+
+    # -- going ------------------------------------------------------------------------------------------------------
+
+    async def _empty(self, name: str) -> None:
+        """Delete the instances of a definition, wait until they are gone, and let go of it."""
+        definition = self._store.decode(self._store.get("", name))
+        if conditions.FINALIZER not in definition["metadata"].get("finalizers", ()):
+            return
+        # Once this is committed, every creation that was under way when the deletion began is visible, and no other
+        # can follow: kinds of definitions that are going are not created any more.
+        await self._say(name, conditions.DELETION_IN_PROGRESS)
+        served = self._catalog.definitions.get(name)
+        verdict = conditions.NEVER_ESTABLISHED
+        if served is not None:
+            await self._delete_instances(name, served.storage.stored)
+            verdict = conditions.DELETION_COMPLETED
+        await self._change(name, lambda obj: conditions.end_deletion(obj, verdict, self._catalog.clock.now()))
+
+    async def _delete_instances(self, name: str, store: Store) -> None:
+        cache = self._catalog.custom_cache(store.resource)
+        try:
+            for item in cache.items():
+                try:
+                    await store.delete(self._context(), item.namespace, item.name, DeleteOptions(), _admit)
+                except NotFound:
+                    continue
+        except ApiError as error:
+            await self._say(name, conditions.deletion_failed(error.message))
+            raise
+        await _emptied(cache)
+
+    async def _say(self, name: str, verdict: conditions.Verdict) -> None:
+        await self._change(
+            name, lambda obj: conditions.put(obj, conditions.TERMINATING, verdict, self._catalog.clock.now())
+        )
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def _change(self, name: str, change: Callable[[Object], None]) -> None:
+        async def build(old: Object, fresh: Callable[[], Object]) -> Object:
+            obj = fresh()
+            change(obj)
+            return obj
+
+        await self._store.update(self._context(), "", name, build, _admit, rules=self._rules)
+
+    def _context(self) -> WriteContext:
+        return WriteContext(lookup=self._catalog, now=self._catalog.clock.now())
+
+
+async def _admit(obj: Object | None, old: Object | None) -> None:
+    """The server's own doings are admitted."""
+
+
+async def _emptied(cache: WatchCache) -> None:
+    """Wait until a resource has no objects."""
+    if not len(cache):
+        return
+    empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def heard(events: Sequence[Event]) -> None:
+        if not len(cache) and not empty.done():
+            empty.set_result(None)
+
+    cache.listen(heard)
+    try:
+        await empty
+    finally:
+        cache.unlisten(heard)

@@ -1,0 +1,285 @@
+"""The status of a definition: which names it got, whether it is served, and what is remarkable about it.
+
+The reference has a controller for each of these, which look at a definition one after the other after it was written.
+Here there is one process and nothing to wait for, so all of it is settled in the very write: `settle` is called by the
+strategy, and again for the neighbours of a definition that gave up names. Pure functions that change a definition in
+place and never a part it shares with another one.
+
+A condition's `lastTransitionTime` moves when its status does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kapi.api.fielderror import invalid, quote
+from kapi.api.meta import format_time
+from kapi.registry.kinds.apiextensions import approval, conversionrules
+from kapi.schema.structural.violations import unconvertible, violations
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable, Mapping
+
+    from kapi.api.meta import Object
+
+    Names = Mapping[str, Any]
+    Condition = dict[str, Any]
+
+FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+"""Keeps a definition that is being deleted until its instances are gone. Put there when the deletion begins."""
+
+ESTABLISHED: Final = "Established"
+NAMES_ACCEPTED: Final = "NamesAccepted"
+NON_STRUCTURAL: Final = "NonStructuralSchema"
+APPROVED: Final = "KubernetesAPIApprovalPolicyConformant"
+TERMINATING: Final = "Terminating"
+
+_NAME_FIELDS: Final = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
+_ALWAYS_SHOWN: Final = ("plural", "kind")
+
+
+class Verdict(NamedTuple):
+    """What a condition is to say."""
+
+    status: str
+    reason: str
+    message: str
+
+
+DELETION_PENDING: Final = Verdict(
+    "True",
+    "InstanceDeletionPending",
+    "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+)
+DELETION_IN_PROGRESS: Final = Verdict("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+DELETION_COMPLETED: Final = Verdict("False", "InstanceDeletionCompleted", "removed all instances")
+NEVER_ESTABLISHED: Final = Verdict("False", "NeverEstablished", "resource was never established")
+OVERLAPPING: Final = Verdict(
+    "False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
+)
+
+
+def listing_failed(error: object) -> Verdict:
+    """The instances could not even be listed."""
+    return Verdict("True", "InstanceDeletionFailed", f"could not list instances: {error}")
+
+
+def deletion_failed(error: object) -> Verdict:
+    """Some instances could not be deleted."""
+    return Verdict("True", "InstanceDeletionFailed", f"could not issue all deletes: {error}")
+
+
+def deletion_unconfirmed(error: object) -> Verdict:
+    """Instances are still there, because of their finalizers perhaps."""
+    return Verdict("True", "InstanceDeletionCheck", f"could not confirm zero CustomResources remaining: {error}")
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def find(definition: Object, kind: str) -> Condition | None:
+    """The condition of a type, or None."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), None)
+
+
+def is_true(definition: Object, kind: str) -> bool:
+    """Whether a condition is there and true."""
+    return (find(definition, kind) or {}).get("status") == "True"
+
+
+def accepted_names(definition: Object) -> dict[str, Any]:
+    """The names a definition holds; empty ones are left out."""
+    return (definition.get("status") or {}).get("acceptedNames") or {}
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def put(definition: Object, kind: str, verdict: Verdict, now: dt.datetime) -> None:
+    """Set a condition, at its place if there is one already."""
+    old = find(definition, kind)
+    changed = old is None or old.get("status") != verdict.status or not old.get("lastTransitionTime")
+    moment = format_time(now) if changed or old is None else old["lastTransitionTime"]
+    new: Condition = {
+        **(old or {}),
+        "type": kind,
+        "status": verdict.status,
+        "lastTransitionTime": moment,
+        "reason": verdict.reason,
+        "message": verdict.message,
+    }
+    status = _own_status(definition)
+    conditions = status.get("conditions") or []
+    status["conditions"] = (
+        [*conditions, new] if old is None else [new if one.get("type") == kind else one for one in conditions]
+    )
+
+
+def remove(definition: Object, kind: str) -> None:
+    """Take a condition away."""
+    if find(definition, kind) is not None:
+        status = _own_status(definition)
+        status["conditions"] = [one for one in status["conditions"] if one.get("type") != kind]
+
+
+def _own_status(definition: Object) -> dict[str, Any]:
+    """The status, as a dictionary that no other state of the definition has."""
+    status = definition["status"] = dict(definition.get("status") or {})
+    return status
+
+
+def settle(definition: Object, others: Iterable[Object], now: dt.datetime) -> None:
+    """Bring names and conditions up to date with the spec, in place.
+
+    `others` are the other definitions there are, of any group; they are only looked at when names have to be given
+    out. A definition that was established once stays so.
+    """
+    _settle_names(definition, others, now)
+    if is_true(definition, NAMES_ACCEPTED) and not is_true(definition, ESTABLISHED):
+        put(definition, ESTABLISHED, _establishment(definition), now)
+    _settle_structure(definition, now)
+    _settle_approval(definition, now)
+
+
+def record_storage_version(definition: Object) -> None:
+    """Add the version objects are now stored in to those that some may be stored in."""
+    stored = (definition.get("status") or {}).get("storedVersions") or []
+    for version in (definition.get("spec") or {}).get("versions") or ():
+        if version.get("storage"):
+            name = version.get("name", "")
+            if name not in stored:
+                _own_status(definition)["storedVersions"] = [*stored, name]
+            return
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def _settle_names(definition: Object, others: Iterable[Object], now: dt.datetime) -> None:
+    wanted = _nonempty((definition.get("spec") or {}).get("names") or {})
+    if wanted == _nonempty(accepted_names(definition)) and is_true(definition, NAMES_ACCEPTED):
+        return
+    names, verdict = _judge_names(wanted, definition, others)
+    _own_status(definition)["acceptedNames"] = names
+    put(definition, NAMES_ACCEPTED, verdict, now)
+    if find(definition, ESTABLISHED) is None and verdict.status != "True":
+        put(definition, ESTABLISHED, Verdict("False", "NotAccepted", "not all names are accepted"), now)
+
+
+def _nonempty(names: Names) -> dict[str, Any]:
+    return {field: names[field] for field in _NAME_FIELDS if names.get(field)}
+
+
+def _judge_names(wanted: Names, definition: Object, others: Iterable[Object]) -> tuple[dict[str, Any], Verdict]:
+    """The names a definition gets, and whether that is all it wants. The last conflict is the one that is told."""
+    held = accepted_names(definition)
+    resources, kinds = _taken(definition, others)
+    names, conflict = dict(held), None
+    for field, reason, taken in (
+        ("plural", "PluralConflict", resources),
+        ("singular", "SingularConflict", resources),
+        ("shortNames", "ShortNamesConflict", resources),
+        ("kind", "KindConflict", kinds),
+        ("listKind", "ListKindConflict", kinds),
+    ):
+        problem = _conflict(wanted.get(field), held.get(field), taken)
+        if problem:
+            conflict = Verdict("False", reason, problem)
+        else:
+            names[field] = wanted.get(field)
+    names["categories"] = wanted.get("categories")
+    shown = {field: names.get(field) or "" for field in _NAME_FIELDS if names.get(field) or field in _ALWAYS_SHOWN}
+    return shown, conflict or Verdict("True", "NoConflicts", "no conflicts found")
+
+
+def _taken(definition: Object, others: Iterable[Object]) -> tuple[set[str], set[str]]:
+    """The names of resources and of kinds in use in the group, those of the definition itself included."""
+    group = (definition.get("spec") or {}).get("group")
+    own = (definition.get("metadata") or {}).get("name")
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    neighbours = (
+        one for one in others if (one.get("spec") or {}).get("group") == group and one["metadata"].get("name") != own
+    )
+    for one in (definition, *neighbours):
+        names = accepted_names(one)
+        resources.update((names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())))
+        kinds.update((names.get("kind", ""), names.get("listKind", "")))
+    return resources, kinds
+
+
+def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
+    """Why a name, or a list of short names, cannot be had; empty when it can."""
+    if (wanted or None) == (held or None):
+        return ""
+    names = wanted if isinstance(wanted, list) else [wanted or ""]
+    mine = held if isinstance(held, list) else ()
+    problems = [
+        f"{quote(name)} is already in use" for name in dict.fromkeys(names) if name not in mine and name in taken
+    ]
+    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
+
+
+# -- the other conditions --------------------------------------------------------------------------------------------
+
+
+def _establishment(definition: Object) -> Verdict:
+    config = conversionrules.client_config((definition.get("spec") or {}).get("conversion")) or {}
+    if conversionrules.bundle_problem(config.get("caBundle")):
+        return Verdict("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+    return Verdict("True", "InitialNamesAccepted", "the initial names have been accepted")
+
+
+def _settle_structure(definition: Object, now: dt.datetime) -> None:
+    spec = definition.get("spec") or {}
+    # Whoever prunes has structural schemas: nothing else is accepted. So there is nothing to look at then.
+    if not spec.get("preserveUnknownFields"):
+        remove(definition, NON_STRUCTURAL)
+        return
+    problems = [str(invalid("spec.preserveUnknownFields", True, "must be false"))]
+    for index, version in enumerate(spec.get("versions") or ()):
+        props = (version.get("schema") or {}).get("openAPIV3Schema")
+        if props is None:
+            continue
+        unreadable = unconvertible(props)
+        if unreadable is not None:
+            message = f"failed to check validation schema for version {version.get('name', '')}: {unreadable}"
+            put(definition, NON_STRUCTURAL, Verdict("Unknown", "StructuralError", message), now)
+            return
+        problems += map(str, violations(props, f"spec.versions[{index}].schema.openAPIV3Schema"))
+    problems = list(dict.fromkeys(problems))
+    message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    put(definition, NON_STRUCTURAL, Verdict("True", "Violations", message), now)
+
+
+def _settle_approval(definition: Object, now: dt.datetime) -> None:
+    if not approval.is_protected((definition.get("spec") or {}).get("group", "")):
+        return
+    state, message = approval.approval_of((definition.get("metadata") or {}).get("annotations"))
+    status = "True" if state == approval.APPROVED else "False"
+    put(definition, APPROVED, Verdict(status, state, message), now)
+
+
+# -- deletion --------------------------------------------------------------------------------------------------------
+
+
+def begin_deletion(definition: Object, now: dt.datetime) -> None:
+    """What a deletion does to a definition besides its timestamp: the finalizer, and a word about what comes."""
+    metadata = definition["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if FINALIZER not in finalizers:
+        metadata["finalizers"] = [*finalizers, FINALIZER]
+    put(definition, TERMINATING, DELETION_PENDING, now)
+
+
+def end_deletion(definition: Object, verdict: Verdict, now: dt.datetime) -> None:
+    """The instances are gone, or there never were any: say so and let the definition go."""
+    metadata = definition["metadata"]
+    put(definition, TERMINATING, verdict, now)
+    left = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
+    if left:
+        metadata["finalizers"] = left
+    else:
+        metadata.pop("finalizers", None)

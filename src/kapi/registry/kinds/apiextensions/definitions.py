@@ -1,0 +1,151 @@
+"""The rules of CustomResourceDefinition.
+
+What a definition must look like is in `validation`, what its status says in `conditions`, its older form in `v1beta1`.
+Unlike the reference, where controllers follow, a definition that was written here is settled: its names are
+accepted or not, and it is established or not, in the same write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kapi.api.fielderror import quote
+from kapi.registry.kinds.apiextensions import conditions, schemaprops, v1beta1, validation
+from kapi.registry.kinds.apiextensions.leniency import schema_of
+from kapi.registry.strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.registry.strategy import WriteContext
+
+GROUP: Final = "apiextensions.k8s.io"
+RESOURCE: Final = f"customresourcedefinitions.{GROUP}"
+
+_WEBHOOK_PORT: Final = 443
+_STRING_FORMATS: Final = frozenset({
+    "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
+    "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration",
+    "datetime", "k8sshortname", "k8slongname",
+})  # fmt: skip
+_FORMATS: Final = {
+    "": _STRING_FORMATS,
+    "string": _STRING_FORMATS,
+    "integer": frozenset({"int32", "int64"}),
+    "number": frozenset({"float", "double"}),
+}
+"""The formats that values are checked for, by type and without their dashes; others are legal and mean nothing."""
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+class DefinitionStrategy(Strategy):
+    """The rules of definitions.
+
+    An object that came in as v1beta1 carries marks in its spec (see `v1beta1`) from its conversion until it is
+    validated, which takes them away: what is stored never has any.
+    """
+
+    allow_unconditional_update = False
+    allows_any_finalizer = True
+    tracks_generation = True
+    has_status = True
+
+    def others(self, context: WriteContext, obj: Object) -> Iterable[Object]:
+        """The definitions that may hold names `obj` wants."""
+        group = (obj.get("spec") or {}).get("group", "")
+        return context.lookup.list(RESOURCE, ending=f".{group}")
+
+    def default(self, obj: Object) -> None:
+        """Names follow from the kind, objects are converted by changing their version, webhooks listen on 443."""
+        spec = obj.get("spec")
+        if spec is None:
+            return
+        names = spec.get("names") or {}
+        kind = names.get("kind")
+        if kind:
+            if not names.get("singular"):
+                names["singular"] = kind.lower()
+            if not names.get("listKind"):
+                names["listKind"] = f"{kind}List"
+        if spec.get("conversion") is None:
+            spec["conversion"] = {"strategy": "None"}
+        config = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}
+        if config.get("service") is not None:
+            config["service"].setdefault("port", _WEBHOOK_PORT)
+
+    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+        """Give out names and establish."""
+        obj["status"] = _empty_status()
+        conditions.record_storage_version(obj)
+        conditions.settle(obj, self.others(context, obj), context.now)
+
+    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+        """The same, on the status that is stored."""
+        conditions.record_storage_version(obj)
+        conditions.settle(obj, self.others(context, obj), context.now)
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Judge a new definition, by the rules of the version it came in."""
+        legacy = v1beta1.is_marked(obj)
+        errors = validation.create_errors(obj, legacy=legacy)
+        v1beta1.unmark(obj)
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """Judge a changed definition; what is stored already may mostly stay."""
+        legacy = v1beta1.is_marked(obj)
+        errors = validation.update_errors(obj, old, legacy=legacy)
+        v1beta1.unmark(obj)
+        return errors
+
+    def judges_slowly(self, obj: Object) -> bool:
+        """Schemas can be large, and each rule in them is compiled and priced."""
+        return True
+
+    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+        """A status always says in which versions objects are stored."""
+        obj["status"] = _empty_status() | (obj.get("status") or {})
+        if not obj["status"].get("storedVersions"):
+            conditions.record_storage_version(obj)
+
+    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """Names in a status must be names."""
+        return validation.status_errors(obj)
+
+    def generation_changed(self, obj: Object, old: Object) -> bool:
+        """Any change of the spec, marks aside; `1` and `true` in a schema are not the same."""
+        new, before = v1beta1.unmarked(obj.get("spec") or {}), old.get("spec") or {}
+        return bool(new != before) or bool(_canonical(new) != _canonical(before))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Formats that mean nothing here, unless they were there before."""
+        before = _unknown_formats(old) if old is not None else ()
+        return [f"unrecognized format {quote(name)}" for name in _unknown_formats(obj) if name not in before]
+
+
+def _empty_status() -> dict[str, Any]:
+    return {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}
+
+
+def _unknown_formats(obj: Object) -> list[str]:
+    versions: list[Mapping[str, Any]] = (obj.get("spec") or {}).get("versions") or []
+    found = (
+        one["format"]
+        for version in versions
+        for one in schemaprops.walk(schema_of(version) or {})
+        if one.get("format") and not _is_known(one)
+    )
+    return list(dict.fromkeys(found))
+
+
+def _is_known(props: Mapping[str, Any]) -> bool:
+    kind, name = props.get("type", ""), props["format"]
+    return (name.replace("-", "") if kind in ("", "string") else name) in _FORMATS.get(kind, frozenset())
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {(GROUP, "CustomResourceDefinition"): DefinitionStrategy()}

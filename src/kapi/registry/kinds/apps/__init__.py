@@ -1,0 +1,1 @@
+"""The kinds of the group apps, and ReplicationController, which shares their rules."""

@@ -1,0 +1,132 @@
+"""ReplicaSet and its ancestor ReplicationController: so many pods of one template."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kapi.api import fielderror
+from kapi.api.selectors import LabelSelector
+from kapi.registry.kinds.apps.templated import (
+    TemplatedStrategy,
+    check_counts,
+    check_not_above,
+    check_selected_template,
+    check_selector_unchanged,
+)
+from kapi.registry.kinds.core.pod.defaults import default_template
+from kapi.registry.kinds.core.pod.spec import (
+    check_always_restarts,
+    check_selector,
+    check_template,
+    mismatched_labels,
+)
+from kapi.registry.kinds.fieldchecks import check_nonnegative
+
+if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.strategy import Strategy, WriteContext
+
+Spec = dict[str, Any]
+
+_COUNTS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+
+
+class ReplicaSetStrategy(TemplatedStrategy):
+    """The rules of a ReplicaSet."""
+
+    initial_status: ClassVar[dict[str, int]] = {"replicas": 0}
+
+    def default_spec(self, obj: Object, spec: Spec) -> None:
+        """One replica."""
+        spec.setdefault("replicas", 1)
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Judge a ReplicaSet; the words say deployment because the reference's do."""
+        errors: Errors = []
+        spec = obj["spec"]
+        check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
+        check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
+        check_selector(errors, "spec.selector", spec.get("selector"), "empty selector is invalid for deployment")
+        check_selected_template(errors, spec, "ReplicaSet", "invalid label selector")
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """As on create, with the selector fixed."""
+        errors = self.validate_create(context, obj)
+        check_selector_unchanged(errors, obj["spec"], old["spec"])
+        return errors
+
+    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """The counts add up."""
+        errors: Errors = []
+        status = obj.get("status", {})
+        check_counts(errors, status, "replicas", *_COUNTS, "observedGeneration", "terminatingReplicas")
+        check_not_above(errors, status, _COUNTS, "readyReplicas")
+        return errors
+
+
+class ReplicationControllerStrategy(ReplicaSetStrategy):
+    """The rules of a ReplicationController, whose selector is a plain map and may change."""
+
+    default_propagation: ClassVar[str] = "Orphan"
+    selectable_fields = ("status.replicas",)
+
+    def default(self, obj: Object) -> None:
+        """Selector and labels come from the template, which may be missing altogether."""
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("replicas", 1)
+        template = spec.get("template")
+        if template is None:
+            return
+        labels = template.get("metadata", {}).get("labels")
+        if labels:
+            if not spec.get("selector"):
+                spec["selector"] = dict(labels)
+            if not obj["metadata"].get("labels"):
+                obj["metadata"]["labels"] = dict(labels)
+        default_template(spec)
+
+    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+        """As for all kinds with a template, when there is one."""
+        if "template" in obj["spec"]:
+            super().prepare_create(context, obj)
+
+    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+        """As for all kinds with a template, when there is one."""
+        if "template" in obj["spec"]:
+            super().prepare_update(context, obj, old)
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Judge a ReplicationController."""
+        errors: Errors = []
+        spec = obj["spec"]
+        selector, template = spec.get("selector"), spec.get("template")
+        check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
+        if not selector:
+            errors.append(fielderror.required("spec.selector"))
+        check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
+        if template is None:
+            errors.append(fielderror.required("spec.template"))
+            return errors
+        labels = template.get("metadata", {}).get("labels")
+        if selector and not LabelSelector.of(selector).matches(labels or {}):
+            errors.append(mismatched_labels("spec.template", labels))
+        check_template(errors, "spec.template", template)
+        check_always_restarts(errors, "spec.template", template, "ReplicationController")
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """As on create: nothing of a ReplicationController is fixed."""
+        return self.validate_create(context, obj)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        """By the number of pods there are."""
+        return {"status.replicas": str(obj.get("status", {}).get("replicas", 0))}
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("apps", "ReplicaSet"): ReplicaSetStrategy(),
+    ("", "ReplicationController"): ReplicationControllerStrategy(),
+}

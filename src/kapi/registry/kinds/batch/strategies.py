@@ -1,0 +1,352 @@
+"""Job and CronJob."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kapi.api import fielderror, names
+from kapi.api.selectors import SelectorError, from_label_selector, validate_label_selector
+from kapi.registry.kinds.apps.templated import TemplatedStrategy, check_unchanged
+from kapi.registry.kinds.batch.cron import ScheduleError, parse_schedule, time_zone_sentences
+from kapi.registry.kinds.batch.jobspec import check_job_spec
+from kapi.registry.kinds.batch.jobstatus import check_job_status, has_true_condition
+from kapi.registry.kinds.core.pod.defaults import default_template, drop_disabled_fields
+from kapi.registry.kinds.core.pod.spec import mismatched_labels
+from kapi.registry.kinds.core.pod.warnings import name_warnings, template_warnings
+from kapi.registry.kinds.fieldchecks import MAX_INT32, check_choice, check_nonnegative, check_sentences
+from kapi.registry.kinds.sameness import same, without
+from kapi.registry.strategy import Strategy, copy_field
+
+if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.strategy import WriteContext
+
+Spec = dict[str, Any]
+
+_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
+_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
+_SELECTED_LABEL = "batch.kubernetes.io/controller-uid"
+_CRON_NAME_LENGTH = 52
+"""The controller appends eleven characters to make the name of a Job, which is a label of 63."""
+_MANY_COMPLETIONS = 100_000
+_MANY_PARALLEL = 10_000
+
+
+def default_job_spec(spec: Spec) -> None:
+    """Defaults of a Job's spec, also inside a CronJob; in place."""
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", MAX_INT32 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
+    default_job_template_parts(spec)
+
+
+def default_job_template_parts(spec: Spec) -> None:
+    """Defaults of the parts of a Job's spec that a CronJob shares with it: the pod template and its failure rules."""
+    default_template(spec)
+    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+        for pattern in rule.get("onPodConditions", ()):
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+
+
+# -- Job --------------------------------------------------------------------------------------------------------------
+
+
+class JobStrategy(TemplatedStrategy):
+    """The rules of a Job. Clients that name no deletion policy orphan its pods, as they always have."""
+
+    default_propagation: ClassVar[str] = "Orphan"
+    selectable_fields = ("status.successful",)
+
+    def default(self, obj: Object) -> None:
+        """One completion, one at a time, six retries; labels come from the template."""
+        spec = obj.setdefault("spec", {})
+        labels = spec.get("template", {}).get("metadata", {}).get("labels")
+        if labels and not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+        default_job_spec(spec)
+
+    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+        """Generate the selector, unless the author brings one: the Job's uid, as a label of its pods."""
+        super().prepare_create(context, obj)
+        if not obj["spec"].get("manualSelector"):
+            _generate_selector(obj)
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Judge a new Job."""
+        errors: Errors = []
+        _check_job(errors, obj, prefixed_labels=True)
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """Judge a changed Job: hardly anything but parallelism, suspension and deadlines may change."""
+        errors: Errors = []
+        spec, before = obj["spec"], old["spec"]
+        labels = before["template"].get("metadata", {}).get("labels") or {}
+        prefixed = "batch.kubernetes.io/job-name" in labels and _SELECTED_LABEL in labels
+        _check_job(errors, obj, prefixed_labels=prefixed)
+        _check_completions_change(errors, spec, before)
+        check_unchanged(errors, "spec.selector", spec.get("selector"), before.get("selector"))
+        _check_template_change(errors, spec, old)
+        for field in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+            check_unchanged(errors, f"spec.{field}", spec.get(field), before.get(field))
+        return errors
+
+    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """Judge a report about a Job."""
+        errors: Errors = []
+        check_job_status(errors, obj, old)
+        return errors
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Advice about sizes nobody can track, and about the template."""
+        return _too_large("spec", obj["spec"]) + super().warnings(obj, old)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        """By the number of pods that succeeded."""
+        return {"status.successful": str(obj.get("status", {}).get("succeeded", 0))}
+
+
+def _too_large(path: str, spec: Spec) -> list[str]:
+    indexed = spec.get("completionMode") == "Indexed"
+    if indexed and spec.get("completions", 0) > _MANY_COMPLETIONS and spec.get("parallelism", 0) > _MANY_PARALLEL:
+        what = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4"
+        advice = "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        return [f"{path}: {what}, {advice}"]
+    return []
+
+
+def _generate_selector(job: Object) -> None:
+    """Label the template with the Job's name and uid, and select by the uid.
+
+    Works on copies: a generated name may be tried again with another uid, from the same spec.
+    """
+    metadata, spec = job["metadata"], job["spec"]
+    template, selector = spec["template"], spec.get("selector", {})
+    generated = dict.fromkeys(_NAME_LABELS, metadata.get("name", ""))
+    generated |= dict.fromkeys(_UID_LABELS, metadata.get("uid", ""))
+    # What the author set stays, for validation to compare.
+    given = template.get("metadata", {}).get("labels") or {}
+    labels = {**generated, **given}
+    # A Job without labels of its own has its template's, those made here included.
+    if (metadata.get("labels") or {}) in ({}, given):
+        metadata["labels"] = dict(labels)
+    selected = {_SELECTED_LABEL: metadata.get("uid", ""), **(selector.get("matchLabels") or {})}
+    job["spec"] = {
+        **spec,
+        "selector": {**selector, "matchLabels": selected},
+        "template": {**template, "metadata": {**template.get("metadata", {}), "labels": labels}},
+    }
+
+
+def _check_job(errors: Errors, job: Object, *, prefixed_labels: bool) -> None:
+    spec, name = job["spec"], job["metadata"].get("name", "")
+    if not spec.get("manualSelector") and "selector" in spec:
+        _check_generated_selector(errors, job, prefixed_labels=prefixed_labels)
+    check_job_spec(errors, "spec", spec)
+    selector, labels = spec.get("selector"), spec["template"].get("metadata", {}).get("labels")
+    if selector is None:
+        errors.append(fielderror.required("spec.selector"))
+    errors.extend(validate_label_selector(selector, "spec.selector"))
+    if not _selects(selector, labels or {}):
+        errors.append(mismatched_labels("spec.template", labels))
+    completions = spec.get("completions") or 0
+    if spec.get("completionMode") == "Indexed" and completions > 0:
+        longest = f"{name}-{completions - 1}"
+        if names.dns_label(longest):
+            detail = f"will not able to create pod with invalid DNS label: {longest}"
+            errors.append(fielderror.invalid("metadata.name", name, detail))
+
+
+def _selects(selector: Spec | None, labels: dict[str, str]) -> bool:
+    """Whether labels are selected; a selector that makes no sense is not blamed here as well."""
+    try:
+        return from_label_selector(selector).matches(labels)
+    except SelectorError:
+        return True
+
+
+def _check_generated_selector(errors: Errors, job: Object, *, prefixed_labels: bool) -> None:
+    """With a generated selector, the template must carry the labels that were generated with it."""
+    uid, name = job["metadata"].get("uid", ""), job["metadata"].get("name", "")
+    if not uid:
+        errors.append(fielderror.required("metadata.uid"))
+    labels = job["spec"]["template"].get("metadata", {}).get("labels") or {}
+    expected = {_UID_LABELS[0]: uid, _NAME_LABELS[0]: name}
+    if prefixed_labels:
+        expected |= {_UID_LABELS[1]: uid, _NAME_LABELS[1]: name}
+    for key, value in expected.items():
+        path = "spec.template.metadata.labels"
+        if key not in labels:
+            errors.append(fielderror.required(f"{path}[{key}]", f"must be '{value}'"))
+        elif labels[key] != value:
+            errors.append(fielderror.invalid(f"{path}[{key}]", labels, f"must be '{value}'"))
+    if not _selects(job["spec"]["selector"], expected):
+        errors.append(fielderror.invalid("spec.selector", job["spec"]["selector"], "`selector` not auto-generated"))
+
+
+def _check_completions_change(errors: Errors, spec: Spec, old: Spec) -> None:
+    new, before = spec.get("completions"), old.get("completions")
+    if spec.get("completionMode") != "Indexed":
+        check_unchanged(errors, "spec.completions", new, before)
+    elif new != before and new is not None and new != spec.get("parallelism"):
+        detail = "can only be modified in tandem with spec.parallelism"
+        errors.append(fielderror.invalid("spec.completions", new, detail))
+
+
+def _check_template_change(errors: Errors, spec: Spec, old: Object) -> None:
+    """The template is fixed, except for placement and resources of a Job that is suspended and has no pods."""
+    template, before = spec["template"], old["spec"]["template"]
+    status = old.get("status", {})
+    suspended = old["spec"].get("suspend", False)
+    idle = "startTime" not in status or has_true_condition(status, "Suspended")
+    if not (suspended and idle and not status.get("active")):
+        check_unchanged(errors, "spec.template", template, before)
+        return
+    pod, stored = template.get("spec", {}), dict(before.get("spec", {}))
+    for field in ("nodeSelector", "tolerations", "schedulingGates"):
+        copy_field(stored, pod, field)
+    affinity = dict(stored.get("affinity", {}))
+    copy_field(affinity, pod.get("affinity", {}), "nodeAffinity")
+    stored["affinity"] = affinity
+    for kind in ("containers", "initContainers"):
+        _adopt_resources(stored, pod, kind)
+    if not same(pod, stored):
+        errors.append(fielderror.immutable("spec.template.spec", pod))
+
+
+def _adopt_resources(stored: Spec, pod: Spec, kind: str) -> None:
+    new, old = pod.get(kind, []), stored.get(kind, [])
+    if not old or len(new) != len(old):
+        return
+    stored[kind] = [
+        {**without(before, "resources"), "resources": after.get("resources", {})}
+        if before.get("name") == after.get("name")
+        else before
+        for before, after in zip(old, new, strict=True)
+    ]
+
+
+# -- CronJob ----------------------------------------------------------------------------------------------------------
+
+
+class CronJobStrategy(Strategy):
+    """The rules of a CronJob."""
+
+    tracks_generation: ClassVar[bool] = True
+    has_status = True
+
+    def default(self, obj: Object) -> None:
+        """Runs may overlap; three good runs and one bad one are remembered."""
+        spec = obj.setdefault("spec", {})
+        if not spec.get("concurrencyPolicy"):
+            spec["concurrencyPolicy"] = "Allow"
+        spec.setdefault("suspend", False)
+        spec.setdefault("successfulJobsHistoryLimit", 3)
+        spec.setdefault("failedJobsHistoryLimit", 1)
+        job = spec.setdefault("jobTemplate", {})
+        job.setdefault("metadata", {})
+        # The Job itself gets its defaults when it is made.
+        default_job_template_parts(job.setdefault("spec", {}))
+
+    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+        """Start with an empty status."""
+        obj["status"] = {}
+        drop_disabled_fields(_pod_spec(obj), None)
+
+    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+        """Drop the fields of switched-off features that are not in use."""
+        drop_disabled_fields(_pod_spec(obj), _pod_spec(old))
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Judge a new CronJob; its name must leave room for a time stamp."""
+        errors: Errors = []
+        _check_cron_spec(errors, obj["spec"], None)
+        name = obj["metadata"].get("name", "")
+        if len(name) > _CRON_NAME_LENGTH:
+            errors.append(fielderror.invalid("metadata.name", name, "must be no more than 52 characters"))
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """As on create, but for the name, and for a time zone that was there before."""
+        errors: Errors = []
+        _check_cron_spec(errors, obj["spec"], old["spec"])
+        return errors
+
+    def generation_changed(self, obj: Object, old: Object) -> bool:
+        """Any change of meaning in the spec."""
+        return not same(obj.get("spec"), old.get("spec"))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Advice about the name, the Job template, and time zones in the schedule."""
+        spec = obj["spec"]
+        found: list[str] = []
+        if old is None:
+            found += name_warnings(obj["metadata"].get("name", ""), "Pod names and hostnames")
+        if old is None or self.generation_changed(obj, old):
+            job = spec["jobTemplate"].get("spec", {})
+            found += _too_large("spec.jobTemplate.spec", job)
+            found += template_warnings("spec.jobTemplate.spec.template", job.get("template", {}))
+        if old is not None and "TZ" in spec.get("schedule", ""):
+            see = "see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            found.append(f"cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, {see}")
+        return found
+
+
+def _pod_spec(cron_job: Object) -> Spec:
+    spec: Spec = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    return spec
+
+
+def _check_cron_spec(errors: Errors, spec: Spec, old: Spec | None) -> None:
+    schedule = spec.get("schedule", "")
+    if schedule:
+        _check_schedule(errors, "spec.schedule", schedule, spec, old)
+    else:
+        errors.append(fielderror.required("spec.schedule"))
+    check_nonnegative(errors, "spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
+    zone = spec.get("timeZone")
+    if zone is not None and (old is None or old.get("timeZone") != zone):
+        check_sentences(errors, "spec.timeZone", zone, time_zone_sentences(zone))
+    policy = spec.get("concurrencyPolicy", "")
+    check_choice(errors, "spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
+    job = spec["jobTemplate"].get("spec", {})
+    check_job_spec(errors, "spec.jobTemplate.spec", job)
+    if "selector" in job:
+        detail = "`selector` will be auto-generated"
+        errors.append(fielderror.invalid("spec.jobTemplate.spec.selector", job["selector"], detail))
+    if job.get("manualSelector"):
+        path = "spec.jobTemplate.spec.manualSelector"
+        errors.append(fielderror.not_supported(path, value=True, supported=("nil", "false")))
+    check_nonnegative(errors, "spec.successfulJobsHistoryLimit", spec.get("successfulJobsHistoryLimit"))
+    check_nonnegative(errors, "spec.failedJobsHistoryLimit", spec.get("failedJobsHistoryLimit"))
+
+
+def _check_schedule(errors: Errors, path: str, schedule: str, spec: Spec, old: Spec | None) -> None:
+    try:
+        parse_schedule(schedule)
+    except ScheduleError as error:
+        errors.append(fielderror.invalid(path, schedule, str(error)))
+    if "TZ" not in schedule:
+        return
+    # Stored schedules with a zone in them are tolerated until they change to have none.
+    if old is None or "TZ" not in old.get("schedule", ""):
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.append(fielderror.invalid(path, schedule, detail))
+    elif "timeZone" in spec:
+        errors.append(
+            fielderror.invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
+        )
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("batch", "Job"): JobStrategy(),
+    ("batch", "CronJob"): CronJobStrategy(),
+}

@@ -1,1 +1,0 @@
-"""Kinds about the cluster itself: namespaces, nodes, events, access, quotas, extension points."""

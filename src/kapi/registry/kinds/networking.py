@@ -1,0 +1,416 @@
+"""The kinds of networking.k8s.io: Ingress and its class, NetworkPolicy, and the records of service addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kapi.api import names
+from kapi.api.fielderror import FieldError, forbidden, immutable, invalid, not_supported, required, too_long
+from kapi.api.selectors import validate_label_selector
+from kapi.registry.kinds import fieldrules
+from kapi.registry.kinds.core.service.validation import ingress_point_errors
+from kapi.registry.kinds.fieldrules import annotations_of, spec_of
+from kapi.registry.kinds.sameness import same
+from kapi.registry.strategy import Strategy, WriteContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kapi.api.meta import Object
+
+CLASS_ANNOTATION = "kubernetes.io/ingress.class"
+PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
+SCOPES = ("Cluster", "Namespace")
+
+_MAX_CONTROLLER_BYTES = 250
+_FORBIDDEN_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
+_FORBIDDEN_ENDINGS = ("/..", "/.")
+
+
+# -- Ingress ---------------------------------------------------------------------------------------------------------
+
+
+class IngressStrategy(Strategy):
+    """The rules of Ingress."""
+
+    has_status = True
+    tracks_generation = True
+
+    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+        """No load balancer serves it yet."""
+        spec_of(obj)
+        obj["status"] = {"loadBalancer": {}}
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Rules that lead somewhere; the old annotation may not contradict the class."""
+        errors = _ingress_errors(obj["spec"])
+        annotated, name = annotations_of(obj).get(CLASS_ANNOTATION), obj["spec"].get("ingressClassName")
+        if annotated is not None and name is not None and annotated != name:
+            text = "must match `ingressClassName` when both are specified"
+            errors.append(invalid(f"annotations.{CLASS_ANNOTATION}", annotated, text))
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """Annotation and class may disagree by now; the rest as on create."""
+        return _ingress_errors(obj.get("spec") or {})
+
+    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """The load balancer's addresses."""
+        now, was = ((side.get("status", {}).get("loadBalancer", {}).get("ingress") or []) for side in (obj, old))
+        stored = [point["ip"] for point in was if "ip" in point]
+        return [
+            error
+            for index, point in enumerate(now)
+            for error in ingress_point_errors(f"status.loadBalancer.ingress[{index}]", point, stored)
+        ]
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """The annotation that became a field."""
+        if old is not None or CLASS_ANNOTATION not in annotations_of(obj) or "ingressClassName" in obj["spec"]:
+            return []
+        return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
+
+
+def _ingress_errors(spec: dict[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    rules = spec.get("rules") or []
+    if not rules and "defaultBackend" not in spec:
+        errors.append(invalid("spec", spec.get("rules"), "either `defaultBackend` or `rules` must be specified"))
+    if "defaultBackend" in spec:
+        errors += _backend_errors("spec.defaultBackend", spec["defaultBackend"])
+    for index, rule in enumerate(rules):
+        errors += _rule_errors(f"spec.rules[{index}]", rule)
+    for index, entry in enumerate(spec.get("tls") or ()):
+        errors += _tls_errors(f"spec.tls[{index}]", entry)
+    if "ingressClassName" in spec:
+        errors += fieldrules.dns_subdomain("spec.ingressClassName", spec["ingressClassName"])
+    return errors
+
+
+def _host_errors(path: str, host: str) -> list[FieldError]:
+    if "*" in host:
+        return fieldrules.each(path, host, names.wildcard_dns(host))
+    return fieldrules.dns_subdomain(path, host)
+
+
+def _rule_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    host = rule.get("host", "")
+    if host:
+        if fieldrules.parse_ip(host) is not None:
+            errors.append(invalid(f"{path}.host", host, "must be a DNS name, not an IP address"))
+        errors += _host_errors(f"{path}.host", host)
+    if "http" in rule:
+        paths = rule["http"].get("paths") or []
+        if not paths:
+            errors.append(required(f"{path}.http.paths"))
+        for index, entry in enumerate(paths):
+            errors += _path_errors(f"{path}.http.paths[{index}]", entry)
+    return errors
+
+
+def _path_errors(path: str, entry: dict[str, Any]) -> list[FieldError]:
+    kind, target, where = entry.get("pathType"), entry.get("path", ""), f"{path}.path"
+    if kind is None:
+        return [required(f"{path}.pathType", "pathType must be specified")]
+    errors: list[FieldError] = []
+    if kind not in PATH_TYPES:
+        errors.append(not_supported(f"{path}.pathType", kind, PATH_TYPES))
+    elif not target.startswith("/") and (target or kind != "ImplementationSpecific"):
+        errors.append(invalid(where, target, "must be an absolute path"))
+    if kind in {"Exact", "Prefix"} and target:
+        errors += [
+            invalid(where, target, f"must not contain '{text}'") for text in _FORBIDDEN_IN_PATHS if text in target
+        ]
+        errors += [
+            invalid(where, target, f"cannot end with '{end}'") for end in _FORBIDDEN_ENDINGS if target.endswith(end)
+        ]
+    return errors + _backend_errors(f"{path}.backend", entry.get("backend") or {})
+
+
+def _backend_errors(path: str, backend: dict[str, Any]) -> list[FieldError]:
+    if "resource" in backend and "service" in backend:
+        return [invalid(path, "", "cannot set both resource and service backends")]
+    if "resource" in backend:
+        return _reference_errors(f"{path}.resource", backend["resource"])
+    if "service" not in backend:
+        return [invalid(path, "", "resource or service backend is required")]
+    service = backend["service"]
+    errors = fieldrules.required_string(f"{path}.service.name", service.get("name"), fieldrules.dns_label)
+    port = service.get("port") or {}
+    name, number = port.get("name", ""), port.get("number", 0)
+    if name and number:
+        errors.append(invalid(path, "", "cannot set both port name & port number"))
+    elif name:
+        errors += fieldrules.each(f"{path}.service.port.name", name, names.port_name(name))
+    elif number:
+        errors += fieldrules.port_number(f"{path}.service.port.number", number)
+    else:
+        errors.append(required(path, "port name or number is required"))
+    return errors
+
+
+def _reference_errors(path: str, reference: dict[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if "apiGroup" in reference:
+        errors += fieldrules.dns_subdomain(f"{path}.apiGroup", reference["apiGroup"])
+    for field in ("kind", "name"):
+        errors += fieldrules.required_string(f"{path}.{field}", reference.get(field), fieldrules.path_segment)
+    return errors
+
+
+def _tls_errors(path: str, entry: dict[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, host in enumerate(entry.get("hosts") or ()):
+        errors += _host_errors(f"{path}.hosts[{index}]", host)
+    if entry.get("secretName"):
+        errors += fieldrules.dns_subdomain(f"{path}.secretName", entry["secretName"])
+    return errors
+
+
+class IngressClassStrategy(Strategy):
+    """The rules of IngressClass."""
+
+    tracks_generation = True
+
+    def default(self, obj: Object) -> None:
+        """Parameters are cluster-wide."""
+        parameters = obj.get("spec", {}).get("parameters")
+        if parameters is not None:
+            parameters.setdefault("scope", "Cluster")
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """A controller, and parameters where it can find them."""
+        spec = obj.get("spec", {})
+        controller = spec.get("controller", "")
+        errors: list[FieldError] = []
+        if len(controller.encode()) > _MAX_CONTROLLER_BYTES:
+            errors.append(too_long("spec.controller", _MAX_CONTROLLER_BYTES))
+        errors += names.domain_prefixed_path("spec.controller", controller)
+        if "parameters" in spec:
+            errors += _parameter_errors("spec.parameters", spec["parameters"])
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """The controller stays."""
+        now, was = obj.get("spec", {}).get("controller", ""), old.get("spec", {}).get("controller", "")
+        return fieldrules.unchanged("spec.controller", now, was) + self.validate_create(context, obj)
+
+
+def _parameter_errors(path: str, parameters: dict[str, Any]) -> list[FieldError]:
+    errors = _reference_errors(path, parameters)
+    scope, namespace = parameters.get("scope", ""), parameters.get("namespace")
+    if scope not in SCOPES:
+        errors.append(not_supported(f"{path}.scope", scope, SCOPES))
+    elif scope == "Cluster" and namespace is not None:
+        errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
+    elif scope == "Namespace" and namespace is None:
+        errors.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
+    elif namespace is not None:
+        errors += fieldrules.dns_label(f"{path}.namespace", namespace)
+    return errors
+
+
+# -- NetworkPolicy ---------------------------------------------------------------------------------------------------
+
+
+class NetworkPolicyStrategy(Strategy):
+    """The rules of NetworkPolicy."""
+
+    tracks_generation = True
+
+    def default(self, obj: Object) -> None:
+        """A policy is about incoming traffic, and about outgoing when it has rules for it; ports are TCP."""
+        spec = spec_of(obj)
+        if not spec.get("policyTypes"):
+            spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+        for direction in ("ingress", "egress"):
+            for rule in spec.get(direction) or ():
+                for port in rule.get("ports") or ():
+                    port.setdefault("protocol", "TCP")
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """Selectors, peers and ports."""
+        return _policy_errors(obj["spec"], ())
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """Networks that were accepted before may stay."""
+        stored = [
+            value
+            for _, block in _ip_blocks(old.get("spec", {}))
+            for value in (block.get("cidr", ""), *(block.get("except") or ()))
+        ]
+        return _policy_errors(obj["spec"], tuple(stored))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Odd spellings of networks."""
+        warnings: list[str] = []
+        for path, block in _ip_blocks(obj["spec"]):
+            warnings += fieldrules.cidr_warnings(f"{path}.cidr", block.get("cidr", ""))
+            for index, value in enumerate(block.get("except") or ()):
+                warnings += fieldrules.cidr_warnings(f"{path}.except[{index}]", value)
+        return warnings
+
+
+def _peers(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every rule of both directions with its path, and then its peers."""
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(direction) or ()):
+            for position, peer in enumerate(rule.get(side) or ()):
+                yield f"spec.{direction}[{index}].{side}[{position}]", peer
+
+
+def _ip_blocks(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, peer in _peers(spec):
+        if "ipBlock" in peer:
+            yield f"{path}.ipBlock", peer["ipBlock"]
+
+
+def _policy_errors(spec: dict[str, Any], stored: tuple[str, ...]) -> list[FieldError]:
+    errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector")
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(direction) or ()):
+            path = f"spec.{direction}[{index}]"
+            for position, port in enumerate(rule.get("ports") or ()):
+                errors += _policy_port_errors(f"{path}.ports[{position}]", port)
+            for position, peer in enumerate(rule.get(side) or ()):
+                errors += _peer_errors(f"{path}.{side}[{position}]", peer, stored)
+    kinds = spec.get("policyTypes") or []
+    if len(kinds) > 2:
+        return [*errors, invalid("spec.policyTypes", kinds, "may not specify more than two policyTypes")]
+    for index, kind in enumerate(kinds):
+        errors += fieldrules.one_of(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
+    return errors
+
+
+def _policy_port_errors(path: str, entry: dict[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if "protocol" in entry:
+        errors += fieldrules.one_of(f"{path}.protocol", entry["protocol"], ("TCP", "UDP", "SCTP"))
+    port, end, where = entry.get("port"), entry.get("endPort"), f"{path}.endPort"
+    if port is None:
+        if end is not None:
+            errors.append(invalid(where, end, "may not be specified when `port` is not specified"))
+    elif isinstance(port, int):
+        errors += fieldrules.port_number(f"{path}.port", port)
+        if end is not None:
+            if end < port:
+                errors.append(invalid(where, port, "must be greater than or equal to `port`"))
+            errors += fieldrules.port_number(where, end)
+    else:
+        if end is not None:
+            errors.append(invalid(where, end, "may not be specified when `port` is non-numeric"))
+        errors += fieldrules.each(f"{path}.port", port, names.port_name(port))
+    return errors
+
+
+def _peer_errors(path: str, peer: dict[str, Any], stored: tuple[str, ...]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    present = [field for field in ("podSelector", "namespaceSelector", "ipBlock") if field in peer]
+    for field in present:
+        if field == "ipBlock":
+            errors += _ip_block_errors(f"{path}.ipBlock", peer["ipBlock"], stored)
+        else:
+            errors += validate_label_selector(peer[field], f"{path}.{field}")
+    if not present:
+        errors.append(required(path, "must specify a peer"))
+    elif len(present) > 1 and "ipBlock" in peer:
+        errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
+    return errors
+
+
+def _ip_block_errors(path: str, block: dict[str, Any], stored: tuple[str, ...]) -> list[FieldError]:
+    text = block.get("cidr", "")
+    if not text:
+        return [required(f"{path}.cidr")]
+    errors = fieldrules.cidr(f"{path}.cidr", text, stored)
+    outer = fieldrules.parse_cidr(text)
+    if outer is None:
+        return errors
+    for index, value in enumerate(block.get("except") or ()):
+        where = f"{path}.except[{index}]"
+        errors += fieldrules.cidr(where, value, stored)
+        inner = fieldrules.parse_cidr(value)
+        if inner is None:
+            continue
+        if inner.network_address not in outer or inner.prefixlen <= outer.prefixlen:
+            errors.append(invalid(where, value, "must be a strict subset of `cidr`"))
+    return errors
+
+
+# -- IPAddress and ServiceCIDR ---------------------------------------------------------------------------------------
+
+
+class IPAddressStrategy(Strategy):
+    """The rules of IPAddress: the record that an address belongs to something."""
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """It belongs to something."""
+        parent = obj.get("spec", {}).get("parentRef")
+        path = "spec.parentRef"
+        if parent is None:
+            return [required(path)]
+        errors: list[FieldError] = []
+        if parent.get("group"):
+            errors += fieldrules.dns_subdomain(f"{path}.group", parent["group"])
+        for field in ("resource", "name"):
+            errors += fieldrules.required_string(f"{path}.{field}", parent.get(field), fieldrules.path_segment)
+        if parent.get("namespace"):
+            errors += fieldrules.path_segment(f"{path}.namespace", parent["namespace"])
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """To the same thing as ever."""
+        now, was = obj.get("spec", {}).get("parentRef"), old.get("spec", {}).get("parentRef")
+        return [] if same(now, was) else [immutable("spec.parentRef", now)]
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """The address itself, in its canonical form."""
+        return names.ip(name, canonical=True)
+
+
+class ServiceCIDRStrategy(Strategy):
+    """The rules of ServiceCIDR: a range of cluster IPs, at most one per family."""
+
+    has_status = True
+    resets_metadata_on_status = True
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """One or two networks."""
+        return _range_errors(obj.get("spec", {}).get("cidrs") or [])
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """A second family may be added; nothing else changes."""
+        now, was = obj.get("spec", {}).get("cidrs") or [], old.get("spec", {}).get("cidrs") or []
+        if len(now) == len(was):
+            pairs = enumerate(zip(now, was, strict=True))
+            return [immutable(f"spec.cidrs[{index}]", new) for index, (new, stored) in pairs if new != stored]
+        if len(was) == 1 and len(now) == 2:
+            errors = [] if now[0] == was[0] else [immutable("spec.cidrs[0]", now[0])]
+            return errors + _range_errors(now)
+        return [immutable("spec.cidrs", now or None)]
+
+
+def _range_errors(networks: list[str]) -> list[FieldError]:
+    path = "spec.cidrs"
+    if not networks:
+        return [required(path, "at least one CIDR required")]
+    if len(networks) > 2:
+        return [invalid(path, {"CIDRs": networks}, "may only hold up to 2 values")]
+    errors: list[FieldError] = []
+    for index, value in enumerate(networks):
+        errors += fieldrules.each(f"{path}[{index}]", value, names.cidr(value, canonical=True))
+    families = {network.version for value in networks if (network := fieldrules.parse_cidr(value))}
+    if len(networks) == 2 and len(families) == 1 and all(fieldrules.parse_cidr(value) for value in networks):
+        text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+        errors.append(invalid(path, networks, text))
+    return errors
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("networking.k8s.io", "Ingress"): IngressStrategy(),
+    ("networking.k8s.io", "IngressClass"): IngressClassStrategy(),
+    ("networking.k8s.io", "NetworkPolicy"): NetworkPolicyStrategy(),
+    ("networking.k8s.io", "IPAddress"): IPAddressStrategy(),
+    ("networking.k8s.io", "ServiceCIDR"): ServiceCIDRStrategy(),
+}

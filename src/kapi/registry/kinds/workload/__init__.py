@@ -1,1 +1,0 @@
-"""Kinds that make pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob and their kin."""

@@ -1,0 +1,96 @@
+"""What can be done with the schema of a built-in kind: decode into it, judge against it, merge along it.
+
+`kind_schema` is the door to this room for everybody who handles built-in objects. Schemas are compiled piece by piece
+as objects need them, and definitions that kinds share are compiled once.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Protocol
+
+from kapi.schema.builtin import decoder as decoding
+from kapi.schema.builtin import definitions as builtin
+from kapi.schema.builtin import mergekeys as merging
+from kapi.schema.builtin import requirements, shapes
+from kapi.schema.builtin.scalars import TypeMismatch
+
+if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.api.ownership.shape import Shape
+    from kapi.schema.builtin.mergekeys import MergeNode
+
+__all__ = ["KindSchema", "ObjectSchema", "TypeMismatch", "kind_schema"]
+
+
+class ObjectSchema(Protocol):
+    """What handlers ask of a schema, built in or custom."""
+
+    def coerce(self, obj: Object) -> list[str]:
+        """Make `obj`, in place, what its kind keeps; returns the paths of what was unknown. Raises `TypeMismatch`."""
+        ...
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Judge a coerced object."""
+        ...
+
+    @property
+    def merge(self) -> MergeNode:
+        """The rules of strategic merge patches; only for kinds that have them."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """How fields are owned and merged by server-side apply."""
+        ...
+
+
+class KindSchema:
+    """The compiled schema of one kind. Methods are pure but for what they say, and safe to call from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """The full name of the definition."""
+        self._coerce = decoding.structs[name]
+
+    def coerce(self, obj: Object) -> list[str]:
+        """Make `obj`, in place, what the typed decoder would keep; returns the paths of the unknown fields it removed.
+
+        Paths read as in `unknown field "spec.containers[0].foo"` and come in the order of the document. Raises
+        `TypeMismatch` at the first value of a wrong type, and `obj` is then half done. Coercing twice changes nothing.
+        """
+        try:
+            unknown = self._coerce(obj)
+        except RecursionError:
+            raise TypeMismatch("exceeded max depth") from None
+        return [path[1:] for path in unknown[: decoding.MOST_UNKNOWN]] if unknown else []
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Judge a coerced object by its schema alone, leaving out metadata and status."""
+        errors: list[FieldError] = []
+        self._check(obj, "", errors)
+        return [error._replace(field=error.field[1:]) for error in errors]
+
+    @functools.cached_property
+    def _check(self) -> requirements.Check:
+        return requirements.compile_kind(self.name)
+
+    @functools.cached_property
+    def merge(self) -> MergeNode:
+        """The merge rules of the whole object, to be walked by field."""
+        return merging.root(self.name)
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """How fields are owned and merged by server-side apply."""
+        return shapes.kind_shape(self.name)
+
+
+@functools.cache
+def kind_schema(group: str, version: str, kind: str) -> KindSchema:
+    """The schema of a built-in kind. Raises KeyError when there is none of that name."""
+    name = builtin.definition_name(group, version, kind)
+    if name is None:
+        raise KeyError(f"no built-in kind {kind} in {group or 'core'}/{version}")
+    return KindSchema(name)

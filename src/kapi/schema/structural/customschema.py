@@ -1,0 +1,181 @@
+"""What can be done with the schema of a custom kind at one version: the same door as `typed.KindSchema` has.
+
+Nothing is compiled until an object needs it, so that a thousand definitions cost little; then each step becomes a
+function on plain objects, once.
+
+A definition without a schema, and one of the old form that says `preserveUnknownFields`, keeps what it is given:
+nothing is pruned then. What a schema demands is judged all the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from kapi.schema.builtin.scalars import TypeMismatch
+from kapi.schema.cel.rules import compile_rules, not_judged
+from kapi.schema.structural.defaulting import compile_default
+from kapi.schema.structural.defaultvalues import prune_defaults
+from kapi.schema.structural.listtypes import check_update, compile_list_types
+from kapi.schema.structural.metadata import coerce_object_meta, compile_embedded_check
+from kapi.schema.structural.model import MISSING, Schema, read
+from kapi.schema.structural.reader import compile_reader
+from kapi.schema.structural.shape import shape_of
+from kapi.schema.structural.validator import compile_validator
+from kapi.schema.structural.violations import unconvertible, violations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.api.ownership.shape import Shape
+    from kapi.schema.builtin.mergekeys import MergeNode
+    from kapi.schema.cel.rules import Judge
+
+    Reader = Callable[[Any], list[str]]
+    Check = Callable[[Any, str], list[FieldError]]
+    Validate = Callable[[Any, Any, str], list[FieldError]]
+
+
+class CustomSchema:
+    """The rules of one version of a custom kind. Methods change what they say and nothing else, from any thread."""
+
+    def __init__(self, load: Callable[[], Mapping[str, Any] | None], *, preserve_unknown: bool) -> None:
+        self._load = load
+        self._preserve_unknown = preserve_unknown
+
+    # -- decoding ---------------------------------------------------------------------------------------------------
+
+    def coerce(self, obj: Object, *, lenient: bool = False) -> list[str]:
+        """Make `obj`, in place, what its kind keeps; returns the paths of the unknown fields it removed.
+
+        Raises `TypeMismatch` when the metadata, the object's own or that of an embedded one, cannot be read. With
+        `lenient`, for what is stored already, such parts of it are dropped instead.
+        """
+        try:
+            reader = self._lenient_reader if lenient else self._reader
+            if reader is None:
+                return coerce_object_meta(obj, drop_malformed=lenient) or []
+            return reader(obj)
+        except RecursionError:
+            raise TypeMismatch("exceeded max depth") from None
+
+    def default(self, obj: Object) -> None:
+        """Fill in defaults, in place."""
+        if self._default is not None:
+            self._default(obj)
+
+    # -- judging ----------------------------------------------------------------------------------------------------
+
+    def validate(
+        self,
+        obj: Object,
+        old: Any = MISSING,
+        *,
+        extra: list[FieldError] | None = None,
+        warnings: list[str] | None = None,
+    ) -> list[FieldError]:
+        """Judge an object, or the change from `old`: what did not change is not judged again.
+
+        `extra` are errors found elsewhere that come before those of lists and rules. Rules broken where nothing
+        changed are told in `warnings`.
+        """
+        if self._schema is None:
+            return list(extra or ())
+        errors = self._validate(obj, old, "")
+        errors += extra or ()
+        return self._judge(obj, old, errors, warnings)
+
+    def validate_status(
+        self, obj: Object, old: Object, *, extra: list[FieldError] | None = None, warnings: list[str] | None = None
+    ) -> list[FieldError]:
+        """Judge a change of the status: that part alone by the schema, and the whole by its rules."""
+        errors: list[FieldError] = []
+        if self._schema is None:
+            return list(extra or ())
+        if "status" in obj and self._validate_status is not None:
+            errors += self._validate_status(obj["status"], old.get("status", MISSING), "status")
+        errors += extra or ()
+        return self._judge(obj, old, errors, warnings)
+
+    def _judge(self, obj: Object, old: Any, errors: list[FieldError], warnings: list[str] | None) -> list[FieldError]:
+        embedded, lists, rules = self._judging
+        if embedded is not None:
+            errors += embedded(obj, "")
+        if lists is not None:
+            # Those who have repeated items already may keep them.
+            errors += lists(obj, "") if old is MISSING else check_update(lists, obj, old)
+        if rules is not None:
+            skipped = not_judged(errors)
+            errors += [skipped] if skipped is not None else rules(obj, old, warnings=warnings)
+        return errors
+
+    # -- merging ----------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """How fields are owned and merged by server-side apply."""
+        if self._preserve_unknown and self._props is not None and violations(self._props, ""):
+            return shape_of(None)
+        return shape_of(self._structural, preserve=self._preserve_unknown)
+
+    @property
+    def merge(self) -> MergeNode:
+        """Strategic merge patches are refused before anybody gets here."""
+        raise TypeError("custom kinds have no strategic merge")
+
+    # -- compiled on first use --------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _props(self) -> Mapping[str, Any] | None:
+        return self._load()
+
+    @functools.cached_property
+    def _schema(self) -> Schema | None:
+        if self._props is None:
+            return None
+        schema = read(self._props)
+        if not self._preserve_unknown:
+            prune_defaults(schema)
+        return schema
+
+    @functools.cached_property
+    def _structural(self) -> Schema | None:
+        """The schema, if more than validation can follow it; those of the old form may not be of that kind."""
+        return None if self._props is None or unconvertible(self._props) is not None else self._schema
+
+    @functools.cached_property
+    def _reader(self) -> Reader | None:
+        return self._compile_reader(drop_malformed=False)
+
+    @functools.cached_property
+    def _lenient_reader(self) -> Reader | None:
+        return self._compile_reader(drop_malformed=True)
+
+    def _compile_reader(self, *, drop_malformed: bool) -> Reader | None:
+        if self._structural is None:
+            return None
+        return compile_reader(self._structural, preserve=self._preserve_unknown, drop_malformed=drop_malformed)
+
+    @functools.cached_property
+    def _default(self) -> Callable[[Any], None] | None:
+        return None if self._structural is None else compile_default(self._structural)
+
+    @functools.cached_property
+    def _validate(self) -> Validate:
+        assert self._schema is not None
+        return compile_validator(self._schema)
+
+    @functools.cached_property
+    def _validate_status(self) -> Validate | None:
+        assert self._schema is not None
+        status = self._schema.properties.get("status")
+        return None if status is None else compile_validator(status)
+
+    @functools.cached_property
+    def _judging(self) -> tuple[Check | None, Check | None, Judge | None]:
+        schema = self._structural
+        if schema is None:
+            return None, None, None
+        return compile_embedded_check(schema), compile_list_types(schema), compile_rules(schema)

@@ -1,0 +1,182 @@
+"""Delete and deletecollection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kapi.api.errors import BadRequest, GroupKind, Invalid, NotFound
+from kapi.api.fielderror import FieldError, invalid, not_supported
+from kapi.api.meta import GroupVersionKind
+from kapi.codec import json, protobuf, yaml
+from kapi.codec.errors import DecodeError
+from kapi.codec.negotiate import PROTOBUF, YAML, body_type
+from kapi.registry.deletion import DeleteOptions, without_preconditions
+from kapi.schema.builtin.typed import TypeMismatch, kind_schema
+from kapi.server.handlers.decode import check_size
+from kapi.server.handlers.options import META, WriteOptions, list_options, parse_integer
+from kapi.server.handlers.read import select
+from kapi.server.handlers.respond import list_response, object_response, status_response, view_for
+from kapi.server.handlers.write import admit_for, operation_of, write_context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
+    from kapi.registry.outcome import Written
+    from kapi.server.context import Context
+    from kapi.server.transport.message import Response
+
+POLICIES = ("Foreground", "Background", "Orphan")
+AT_ONCE = 128
+"""How many objects of a collection are deleted at the same time: those share commits, and others get their turn."""
+
+
+async def delete(context: Context) -> Response:
+    """DELETE of one object."""
+    store = context.served.stored
+    view = view_for(context, listing=False)
+    options, dry_run = read_options(context)
+    written = await _delete_object(context, context.info.namespace, context.info.name, options, dry_run=dry_run)
+    if store.is_remote:
+        await store.prepare((written.item,))
+    if not written.deleted:
+        code = 202 if options.orphan is False else 200
+        return await object_response(context, code, view.one(written.item))
+    if store.strategy.returns_deleted_object:
+        return await object_response(context, 200, view.one(written.item))
+    return status_response(context, _success(context, written))
+
+
+async def _delete_object(
+    context: Context, namespace: str, name: str, options: DeleteOptions, *, dry_run: bool
+) -> Written:
+    """Delete one object through admission and the registry."""
+    asked = WriteOptions(dry_run, "", "Ignore")
+    operation = operation_of(context, "DELETE", name, asked)._replace(namespace=namespace)
+    await context.services.admission.mutate(operation, None, None)
+    writing = write_context(context, asked)
+    return await context.served.stored.delete(writing, namespace, name, options, admit_for(context, operation))
+
+
+def _success(context: Context, written: Written) -> Object:
+    resource, item = context.served, written.item
+    details: Object = {"name": item.name, "group": resource.group, "kind": resource.resource}
+    details["uid"] = resource.stored.decode(item)["metadata"].get("uid", "")
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }
+
+
+async def delete_collection(context: Context) -> Response:
+    """DELETE of a collection: every object that matches, each by itself; answers with the list of them."""
+    view = view_for(context, listing=True)
+    options, dry_run = read_options(context)
+    items, meta = await select(context, list_options(context.query, context.served, watch=False))
+    if context.served.stored.is_remote:
+        await context.served.stored.prepare(items)
+    await _delete_all(context, items, without_preconditions(options), dry_run=dry_run)
+    return await list_response(context, view.many(items, meta))
+
+
+async def _delete_all(context: Context, items: list[Item], options: DeleteOptions, *, dry_run: bool) -> None:
+    """Delete objects, many at a time. After a failure none is begun; of several, that of the first object is raised."""
+    waiting = iter(enumerate(items))
+    failures: dict[int, Exception] = {}
+
+    async def work() -> None:
+        for position, item in waiting:
+            if failures:
+                return
+            try:
+                await _delete_object(context, item.namespace, item.name, options, dry_run=dry_run)
+            except NotFound:
+                continue
+            except Exception as error:
+                failures[position] = error
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(AT_ONCE, len(items))):
+            group.create_task(work())
+    if failures:
+        raise failures[min(failures)]
+
+
+def read_options(context: Context) -> tuple[DeleteOptions, bool]:
+    """The options of a deletion: from the body when there is one, else from the query."""
+    request = context.request
+    check_size(request)
+    return options_of(
+        _from_body(request.body, body_type(request.headers.get("content-type")))
+        if request.body
+        else _from_query(context.query)
+    )
+
+
+def options_of(fields: Object) -> tuple[DeleteOptions, bool]:
+    """The options a DeleteOptions object stands for, and whether it asks for a dry run."""
+    errors = _judge(fields)
+    if errors:
+        raise Invalid.of(GroupKind(META, "DeleteOptions"), "", errors)
+    preconditions = fields.get("preconditions") or {}
+    options = DeleteOptions(
+        grace_period=fields.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        propagation=fields.get("propagationPolicy"),
+        orphan=fields.get("orphanDependents"),
+    )
+    return options, bool(fields.get("dryRun"))
+
+
+def _from_body(body: bytes, media: str) -> Object:
+    try:
+        fields: Any
+        if media == PROTOBUF:
+            fields = protobuf.decode(body)
+        elif media == YAML:
+            fields = yaml.decode(body)
+        else:
+            fields = json.decode(body)
+    except DecodeError as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(fields, dict) or fields.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise BadRequest("decoded object cannot be converted to DeleteOptions")
+    try:
+        kind_schema(*GroupVersionKind("", "v1", "DeleteOptions")).coerce(fields)
+    except TypeMismatch as error:
+        raise BadRequest(f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {error}') from None
+    return fields
+
+
+def _from_query(query: Mapping[str, str]) -> Object:
+    fields: Object = {}
+    if "gracePeriodSeconds" in query:
+        fields["gracePeriodSeconds"] = parse_integer(query["gracePeriodSeconds"])
+    if "propagationPolicy" in query:
+        fields["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        fields["orphanDependents"] = query["orphanDependents"].lower() not in ("false", "0")
+    if "dryRun" in query:
+        fields["dryRun"] = [query["dryRun"]]
+    return fields
+
+
+def _judge(fields: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    policy = fields.get("propagationPolicy")
+    if policy is not None and fields.get("orphanDependents") is not None:
+        errors.append(
+            invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    if policy is not None and policy not in POLICIES:
+        errors.append(not_supported("propagationPolicy", policy, (*POLICIES, "nil")))
+    dry_run = fields.get("dryRun")
+    if dry_run and dry_run != ["All"]:
+        errors.append(not_supported("dryRun", dry_run, ("All",)))
+    return errors

@@ -1,0 +1,205 @@
+"""Patch: JSON Patch, JSON Merge Patch and Strategic Merge Patch, on main endpoints, /status and /scale.
+
+A patch is applied to the current state in the version of the URL, and the result goes the way of an update. A patch
+without resourceVersion never loses a race: the store builds it again on the winner's state. The result of applying
+a patch shares parts with the patch, and decoding changes it in place, so each application works on its own copy of
+the patch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
+from kapi.api.fielderror import FieldError, invalid, show
+from kapi.api.patch import jsonpatch, strategicmerge
+from kapi.api.patch import mergepatch as patches
+from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.codec import json
+from kapi.codec.errors import DecodeError
+from kapi.codec.negotiate import patch_type
+from kapi.registry.encoding import copy_of
+from kapi.schema.builtin.typed import TypeMismatch
+from kapi.server.handlers.apply import apply_with
+from kapi.server.handlers.decode import check_size, shape_up
+from kapi.server.handlers.options import write_options
+from kapi.server.handlers.respond import object_response, view_for
+from kapi.server.handlers.write import (
+    admit_for,
+    check_name,
+    drop_repeated_owners,
+    operation_of,
+    settle_namespace,
+    write_context,
+)
+from kapi.server.ownership import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from kapi.api.meta import Object
+    from kapi.registry.store import Rules
+    from kapi.schema.builtin.typed import ObjectSchema
+    from kapi.server.context import Context
+    from kapi.server.transport.message import Response
+
+
+async def patch(context: Context) -> Response:
+    """PATCH of one object."""
+    return await patch_with(context, context.served.stored.rules)
+
+
+async def patch_status(context: Context) -> Response:
+    """PATCH of /status."""
+    return await patch_with(context, context.served.stored.status_rules)
+
+
+async def patch_with(context: Context, rules: Rules) -> Response:
+    """Patch an object, as far as an endpoint's rules let the result through."""
+    if patch_media(context) == APPLY_PATCH:
+        return await apply_with(context, rules)
+    resource, info = context.served, context.info
+    store = resource.stored
+    apply = read_patch(context, resource.schema)
+    view = view_for(context, listing=False)
+    options = write_options(context.query, "PatchOptions")
+    operation = operation_of(context, "UPDATE", info.name, options)
+
+    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
+        patched = apply(resource.convert_out(fresh()), options.field_validation)
+        check_name(context, patched["metadata"])
+        settle_namespace(context, patched["metadata"])
+        obj = resource.convert_in(patched)
+        drop_repeated_owners(context, obj["metadata"])
+        store.strategy.default(obj)
+        await record(context, old, obj, options)
+        await context.services.admission.mutate(operation, obj, old)
+        return obj
+
+    writing = write_context(context, options)
+    try:
+        written = await store.update(
+            writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules, patch=True
+        )
+    finally:
+        context.warnings += dict.fromkeys(writing.warnings)
+    return await object_response(context, 200, view.one(written.item))
+
+
+def patch_media(context: Context) -> str:
+    """The kind of patch a request brings; custom resources have no strategic merge."""
+    content_type = context.request.headers.get("content-type")
+    return patch_type(content_type, custom=context.served.custom is not None)
+
+
+def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str], Object]:
+    """Decode the patch of a request; returns the function that applies it to an object and checks the result."""
+    request = context.request
+    media = patch_media(context)
+    check_size(request)
+    document, duplicates = _decode(request.body, media)
+    apply = _applier(media, document, schema)
+    warned = False
+
+    def applied(obj: Object, validation: str) -> Object:
+        nonlocal warned
+        kind, api_version = obj["kind"], obj["apiVersion"]
+        patched = apply(obj)
+        if media == STRATEGIC_MERGE_PATCH:
+            # The reference merges into a typed object, which cannot become another.
+            patched["kind"], patched["apiVersion"] = kind, api_version
+        elif context.served.custom is not None and not (patched.get("kind") and patched.get("apiVersion")):
+            raise _undecodable(patched, "Object 'Kind' or 'apiVersion' is missing in the patched document")
+        elif patched.setdefault("kind", kind) != kind or patched.setdefault("apiVersion", api_version) != api_version:
+            raise _other_kind(context, patched, kind, api_version)
+        problems = _coerce(patched, schema) + duplicates
+        if problems and validation == "Strict":
+            raise _undecodable(patched, f"strict decoding error: {', '.join(problems)}")
+        if problems and validation == "Warn" and not warned:
+            warned = True
+            context.warnings += problems
+        return patched
+
+    return applied
+
+
+def _other_kind(context: Context, patched: Object, kind: str, api_version: str) -> ApiError:
+    """A patch made an object of one kind into one of another."""
+    found = [patched["kind"], patched["apiVersion"]]
+    if context.served.custom is None or not all(isinstance(text, str) for text in found):
+        return _undecodable(patched, f"the kind of an object cannot be changed: it is a {kind} of {api_version}")
+    wanted = {"kind": kind, "apiVersion": api_version}
+    errors = [invalid(key, patched[key], f"must be {text}") for key, text in wanted.items() if patched[key] != text]
+    return Invalid.of(GroupKind(found[1].rpartition("/")[0], found[0]), context.info.name, errors)
+
+
+def _decode(body: bytes, media: str) -> tuple[Any, list[str]]:
+    try:
+        document, duplicates = json.decode_with_duplicates(body)
+    except DecodeError as error:
+        raise BadRequest(f"error decoding patch: {error}") from None
+    prefix = "json patch " if media == JSON_PATCH else ""
+    return document, [f"{prefix}{problem}" for problem in duplicates]
+
+
+def _applier(media: str, document: Any, schema: ObjectSchema) -> Callable[[Object], Object]:
+    if media == JSON_PATCH:
+        _operations(document)
+        return lambda obj: _result(_json_patch(obj, _operations(copy_of(document))))
+    if not isinstance(document, dict):
+        what = {list: "array", str: "string", bool: "bool"}.get(type(document), "number")
+        if document is None:
+            return lambda obj: obj
+        raise BadRequest(
+            f"error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+        )
+    if media == MERGE_PATCH:
+        return lambda obj: _result(patches.merge(obj, copy_of(document)))
+    return lambda obj: _result(_strategic(obj, document, schema))
+
+
+def _operations(document: Any) -> list[jsonpatch.Operation]:
+    try:
+        return jsonpatch.decode_operations(document)
+    except patches.PatchDecodeError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _json_patch(obj: Object, operations: list[jsonpatch.Operation]) -> Any:
+    try:
+        return jsonpatch.apply(obj, operations)
+    except patches.PatchApplyError:
+        raise Invalid.generic() from None
+
+
+def _strategic(obj: Object, document: Object, schema: ObjectSchema) -> Any:
+    try:
+        return strategicmerge.apply(obj, copy_of(document), schema.merge)
+    except patches.PatchFormatError as error:
+        raise BadRequest(str(error)) from None
+    except patches.PatchContentError:
+        raise Invalid.generic() from None
+    except patches.PatchInternalError as error:
+        raise PlainError(str(error)) from None
+
+
+def _result(patched: Any) -> Object:
+    if not isinstance(patched, dict):
+        raise _undecodable(patched, "the patched document is not an object")
+    return patched
+
+
+def _coerce(patched: Object, schema: ObjectSchema) -> list[str]:
+    try:
+        return shape_up(patched, schema)
+    except TypeMismatch as error:
+        raise _undecodable(patched, str(error)) from None
+
+
+def _undecodable(patched: Any, why: str) -> ApiError:
+    """The result is not an object of its kind. The reference names neither kind nor object here."""
+    shown = show(json.encode(patched).decode())
+    return Invalid.of(
+        GroupKind("", ""), "", [FieldError("FieldValueInvalid", "patch", f"Invalid value: {shown}: {why}")]
+    )

@@ -1,0 +1,193 @@
+"""Get and list.
+
+Reads without a resourceVersion see every acknowledged write: the cache has taken it in before the writer was told.
+`resourceVersion=0` is answered the same way here, though clients must not count on it. A number means "not older
+than", and waits for it a little. Pages of one list all come from the first page's revision, read from history once
+the cache has moved on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api.errors import BadRequest, Expired, Timeout
+from kapi.server.handlers.options import LATEST, ListOptions, Token, list_options, parse_token, revision_of
+from kapi.server.handlers.respond import list_response, object_response, view_for
+from kapi.server.handlers.views import ListMeta
+from kapi.storage.interface import Compacted, FutureRevision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.cache.watchcache import Item
+    from kapi.registry.store import Store
+    from kapi.server.context import Context
+    from kapi.server.transport.message import Response
+    from kapi.storage.interface import Page
+
+FRESHNESS_WAIT = 3.0
+"""How long a read waits for a revision that has not been reached."""
+SCAN_PAGE = 1000
+
+TOO_OLD = "The resourceVersion for the provided list is too old."
+CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+async def get(context: Context) -> Response:
+    """GET of one object, main endpoint or /status."""
+    info = context.info
+    view = view_for(context, listing=False)
+    version = context.query.get("resourceVersion")
+    if version:
+        await wait_until(context, revision_of(version) or 0)
+    store = context.served.stored
+    item = store.get(info.namespace, info.name)
+    if store.is_remote:
+        await store.prepare((item,))
+    return await object_response(context, 200, view.one(item))
+
+
+async def list_(context: Context) -> Response:
+    """GET of a collection."""
+    resource = context.served
+    view = view_for(context, listing=True)
+    options = list_options(context.query, resource, watch=False)
+    items, meta = await select(context, options)
+    if resource.stored.is_remote:
+        await resource.stored.prepare(items)
+    return await list_response(context, view.many(items, meta))
+
+
+async def select(context: Context, options: ListOptions) -> tuple[list[Item], ListMeta]:
+    """The items of a list and its metadata."""
+    store = context.served.stored
+    prefix = list_prefix(context)
+    matches = matcher(options, store)
+    if options.token:
+        if options.revision:
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        return await _next_page(store, prefix, options, matches)
+    exact = options.match == "Exact" or (options.revision and options.limit > 0 and not options.match)
+    if options.revision:
+        await wait_until(context, options.revision)
+    await _converted(store, prefix, options)
+    if options.revision and exact and options.revision != store.hub.revision:
+        return await _at_revision(store, prefix, options, matches, Token(options.revision, ""))
+    limit = 0 if options.revision == 0 else options.limit
+    return _latest(store, prefix, limit, matches, "", counted=not options.selective)
+
+
+def list_prefix(context: Context) -> str:
+    """The key prefix a list or watch covers."""
+    store, namespace = context.served.stored, context.info.namespace
+    return f"{store.prefix}{namespace}/" if namespace and store.namespaced else store.prefix
+
+
+async def wait_until(context: Context, revision: int) -> None:
+    """Wait for a revision to be reached; 504 when it is not."""
+    hub = context.services.catalog.hub
+    if revision > hub.revision and not await hub.wait_for(revision, seconds=FRESHNESS_WAIT):
+        raise Timeout.too_large_revision(revision, hub.revision)
+
+
+def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None:
+    """The selectors as one function; None when everything matches."""
+    labels, fields = options.labels, options.fields
+    if fields is None:
+        if labels is None:
+            return None
+        match_labels = labels.matches
+        return lambda item: match_labels(item.labels)
+    match_fields, values = fields.matches, store.field_values
+    if labels is None:
+        return lambda item: match_fields(values(item))
+    match_labels = labels.matches
+    return lambda item: match_labels(item.labels) and match_fields(values(item))
+
+
+async def _converted(store: Store, prefix: str, options: ListOptions) -> None:
+    """Have all that a field selector may look at converted, with what comes in while that is done."""
+    if options.fields is None or not store.is_remote:
+        return
+    items: list[Item] = []
+    while items != (current := store.cache.items(prefix)):
+        items = current
+        await store.prepare(items)
+
+
+def _latest(
+    store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, start: str, *, counted: bool
+) -> tuple[list[Item], ListMeta]:
+    """From the cache, as of now."""
+    revision, cache = store.hub.revision, store.cache
+    first = prefix + start if start else ""
+    if matches is None and limit > 0:
+        page, remaining = cache.page(prefix, first, limit)
+    else:
+        items, _ = cache.page(prefix, first, len(cache))
+        if matches is not None:
+            items = [item for item in items if matches(item)]
+        if limit <= 0:
+            return items, ListMeta(revision)
+        page, remaining = items[:limit], len(items) - limit
+    if remaining <= 0:
+        return page, ListMeta(revision)
+    return _page(page, prefix, revision, remaining if counted else 0)
+
+
+async def _next_page(
+    store: Store, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None
+) -> tuple[list[Item], ListMeta]:
+    token = parse_token(options.token)
+    await _converted(store, prefix, options)
+    if token.revision in (LATEST, store.hub.revision):
+        return _latest(store, prefix, options.limit, matches, token.start, counted=not options.selective)
+    return await _at_revision(store, prefix, options, matches, token)
+
+
+async def _at_revision(
+    store: Store, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None, token: Token
+) -> tuple[list[Item], ListMeta]:
+    """From history, as it was at the token's revision; pages are filled up after filtering."""
+    limit = max(options.limit, 0)
+    found: list[Item] = []
+    start = prefix + token.start if token.start else ""
+    while True:
+        page = await _read(store, prefix, start, limit if matches is None else SCAN_PAGE, token)
+        items = [store.item_of(entry) for entry in page.entries]
+        if options.fields is not None and store.is_remote:
+            await store.prepare(items)
+        for index, item in enumerate(items):
+            if matches is not None and not matches(item):
+                continue
+            if limit and len(found) == limit:
+                remaining = page.more + len(page.entries) - index if matches is None else 0
+                return _page(found, prefix, token.revision, remaining)
+            found.append(item)
+        if not page.more:
+            return found, ListMeta(token.revision)
+        if matches is None and limit and len(found) == limit:
+            return _page(found, prefix, token.revision, page.more)
+        start = page.entries[-1].key + "\0"
+
+
+def _page(found: list[Item], prefix: str, revision: int, remaining: int) -> tuple[list[Item], ListMeta]:
+    token = Token(revision, found[-1].key[len(prefix) :] + "\0").encode()
+    return found, ListMeta(revision, token, remaining)
+
+
+async def _read(store: Store, prefix: str, start: str, limit: int, token: Token) -> Page:
+    try:
+        return await store.storage.range(prefix, start=start, limit=limit, revision=token.revision)
+    except Compacted:
+        if not token.start:
+            raise Expired(TOO_OLD) from None
+        fresh = Token(LATEST, token.start).encode()
+        raise Expired(CONTINUE_EXPIRED, list_metadata={"continue": fresh}) from None
+    except FutureRevision as error:
+        raise Timeout.too_large_revision(error.revision, error.current) from None

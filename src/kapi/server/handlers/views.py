@@ -1,0 +1,232 @@
+"""The forms an object can be asked for in: itself, a Table, or its metadata alone.
+
+A view makes JSON bytes of items, lists and watch events. The plain view only joins what the cache holds; the others
+decode. Media types (YAML, pretty printing) are applied afterwards, to whole answers, in `respond.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from kapi.api.errors import BadRequest
+from kapi.codec.stream import frame
+from kapi.registry.encoding import decode
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Sequence
+
+    from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
+    from kapi.registry.resource import Resource
+    from kapi.registry.tables import Column, Table
+
+_encode = msgspec.json.Encoder().encode
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class ListMeta(NamedTuple):
+    """The metadata of a list: its snapshot, and where the next page starts."""
+
+    revision: int
+    token: str = ""
+    remaining: int = 0
+
+    def encode(self, *, custom: bool = False) -> bytes:
+        """As JSON, empty parts left out; a list of a custom kind always says where it goes on."""
+        fields: dict[str, Any] = {"resourceVersion": str(self.revision)} if self.revision else {}
+        if self.token or custom:
+            fields["continue"] = self.token
+        if self.remaining:
+            fields["remainingItemCount"] = self.remaining
+        return _encode(fields)
+
+
+class View(Protocol):
+    """One form, for one resource. `share` is equal for views whose events are equal bytes."""
+
+    share: object
+
+    def one(self, item: Item) -> bytes:
+        """A single object."""
+        ...
+
+    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+        """A list, in parts."""
+        ...
+
+    def encode(self, kind: str, item: Item) -> bytes:
+        """A watch event with its newline."""
+        ...
+
+    def bookmark(self, revision: int, *, initial: bool) -> bytes:
+        """A BOOKMARK event; `initial` marks the end of the initial events."""
+        ...
+
+
+def _bookmark_metadata(revision: int, *, initial: bool) -> Object:
+    metadata: Object = {"resourceVersion": str(revision)}
+    if initial:
+        metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+    return metadata
+
+
+class PlainView:
+    """The object as it is stored, in the version asked for."""
+
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
+        self._head = resource.head
+        self._shown = resource.shown
+        # What a webhook converts is written at another time than the event is handed out, so it cannot be shared.
+        remote = resource.store is not None and resource.store.is_remote
+        self.share: object = None if remote else ("plain", resource.api_version)
+
+    def one(self, item: Item) -> bytes:
+        """A single object."""
+        return self._head + (item.body if self._shown is None else self._shown(item))
+
+    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+        """A list. Its items carry no kind or apiVersion, as typed lists do; those of custom kinds do."""
+        resource = self._resource
+        opening = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
+            _encode(resource.list_kind),
+            _encode(resource.api_version),
+            meta.encode(custom=resource.custom is not None),
+        )
+        if not items:
+            return [opening, b"]}\n"]
+        shown = self._shown
+        bodies = [item.body for item in items] if shown is None else [shown(item) for item in items]
+        start = b"{" if resource.custom is None else self._head
+        return [opening, start, (b"," + start).join(bodies), b"]}\n"]
+
+    def encode(self, kind: str, item: Item) -> bytes:
+        """A watch event."""
+        return frame(kind, self.one(item))
+
+    def bookmark(self, revision: int, *, initial: bool) -> bytes:
+        """A bookmark."""
+        metadata = _encode(_bookmark_metadata(revision, initial=initial))
+        return b'{"type":"BOOKMARK","object":%b"metadata":%b}}\n' % (self._head, metadata)
+
+
+class _RawMetadata(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_raw_metadata = msgspec.json.Decoder(_RawMetadata).decode
+
+
+class PartialView:
+    """Metadata alone: what garbage collectors and metadata informers ask for."""
+
+    def __init__(self, resource: Resource, version: str) -> None:
+        self._api_version = f"meta.k8s.io/{version}"
+        self._body = None if resource.custom is None else resource.stored.body
+        self._head = b'{"kind":"PartialObjectMetadata","apiVersion":"%b","metadata":' % self._api_version.encode()
+        remote = resource.store is not None and resource.store.is_remote
+        self.share: object = None if remote else ("partial", version, resource.custom and resource.version)
+
+    def one(self, item: Item) -> bytes:
+        """A single object."""
+        body = item.body if self._body is None else self._body(item)
+        return b"%b%b}" % (self._head, bytes(_raw_metadata(b"{" + body).metadata))
+
+    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+        """A list."""
+        opening = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":[' % (
+            self._api_version.encode(),
+            meta.encode(),
+        )
+        return [opening, b",".join([self.one(item) for item in items]), b"]}\n"]
+
+    def encode(self, kind: str, item: Item) -> bytes:
+        """A watch event."""
+        return frame(kind, self.one(item))
+
+    def bookmark(self, revision: int, *, initial: bool) -> bytes:
+        """A bookmark."""
+        return frame("BOOKMARK", b"%b%b}" % (self._head, _encode(_bookmark_metadata(revision, initial=initial))))
+
+
+class TableView:
+    """Rows and columns, as kubectl prints them. Ages are told as of now, and only the first event names the columns."""
+
+    share: object = None
+
+    def __init__(self, resource: Resource, version: str, include: str, now: Callable[[], dt.datetime]) -> None:
+        if include not in ("", "Metadata", "Object", "None"):
+            raise BadRequest(
+                f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
+                "must be 'Metadata', 'Object', 'None', or empty"
+            )
+        self._resource = resource
+        self._api_version = f"meta.k8s.io/{version}"
+        self._table: Table = resource.table
+        self._include = include or "Metadata"
+        self._now = now
+        self._columns_sent = False
+
+    def one(self, item: Item) -> bytes:
+        """A single object."""
+        return self._encode({"resourceVersion": str(item.revision)}, [self._row(item)], columns=True)
+
+    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+        """A list."""
+        rows = [self._row(item) for item in self._table.arrange(items)]
+        return [self._encode(msgspec.Raw(meta.encode()), rows, columns=True), b"\n"]
+
+    def encode(self, kind: str, item: Item) -> bytes:
+        """A watch event."""
+        table = self._encode({"resourceVersion": str(item.revision)}, [self._row(item)], columns=not self._columns_sent)
+        self._columns_sent = True
+        return frame(kind, table)
+
+    def bookmark(self, revision: int, *, initial: bool) -> bytes:
+        """A bookmark: a table with one empty row that carries the metadata."""
+        metadata = _bookmark_metadata(revision, initial=initial)
+        partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        blank = ["" for _ in self._table.columns]
+        table = self._encode({"resourceVersion": str(revision)}, [{"cells": blank, "object": partial}], columns=False)
+        return frame("BOOKMARK", table)
+
+    def _encode(self, metadata: Any, rows: list[Object], *, columns: bool) -> bytes:
+        return _encode(
+            {
+                "kind": "Table",
+                "apiVersion": self._api_version,
+                "metadata": metadata,
+                "columnDefinitions": [_column(column) for column in self._table.columns] if columns else None,
+                "rows": rows,
+            }
+        )
+
+    def _row(self, item: Item) -> Object:
+        store = self._resource.store
+        obj = decode(self._resource.head, item.body) if store is None else store.decode(item)
+        row: Object = {"cells": self._table.cells(obj, self._now())}
+        conditions = self._table.conditions(obj)
+        if conditions:
+            row["conditions"] = conditions
+        row["object"] = self._object(obj)
+        return row
+
+    def _object(self, obj: Object) -> Object | None:
+        if self._include == "None":
+            return None
+        if self._include == "Object":
+            return self._resource.convert_out(obj)
+        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": obj["metadata"]}
+
+
+def _column(column: Column) -> Object:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }

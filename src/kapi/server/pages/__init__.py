@@ -1,0 +1,1 @@
+"""Endpoints that are not resources: discovery, OpenAPI, health, version, metrics."""

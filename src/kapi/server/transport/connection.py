@@ -1,0 +1,431 @@
+"""One HTTP/1.1 connection: reads requests, has them answered one after the other, writes the answers.
+
+This is the hot path of the server. A single task serves all requests of a connection, so none is created per request,
+and a single timer covers all of its time-outs. What is a request is decided in `framing`, what is answered by the
+handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from kapi.server.transport import wire
+from kapi.server.transport.deadline import Deadline
+from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestReader
+from kapi.server.transport.limits import KIB
+from kapi.server.transport.message import Peer, Response, StreamResponse
+
+if TYPE_CHECKING:
+    from kapi.server.transport.framing import Incoming
+    from kapi.server.transport.limits import Limits
+    from kapi.server.transport.message import Handler, Request
+
+log = logging.getLogger(__name__)
+
+_WHOLE: Final = 64 * KIB
+"""A body up to this size goes out together with its head in one write."""
+_SLICE: Final = 256 * KIB
+"""A longer one in writes of this size, between which others have their turn."""
+
+
+class Owner(Protocol):
+    """What a connection needs of its server."""
+
+    @property
+    def handler(self) -> Handler:
+        """Answers the requests."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """What a connection may cost."""
+        ...
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server is about to stop."""
+        ...
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether there is room for one more."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone and no handler works for it any more."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """A peer's connection.
+
+    Requests are answered in the order they came. A handler that has begun is left to finish even if the peer goes
+    away, so that a write is never half done; only its answer is dropped. A stream is told through `closed`.
+
+    There is at most one deadline at a time: while waiting for a request it is for the peer to send it, while writing
+    for the peer to take the bytes, and while the handler works there is none.
+
+    Reading stops while enough requests wait, so a peer can only queue a bounded amount. During a stream input is
+    always read, because that is how a peer's leaving is noticed; too much of it ends the connection.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_deadline",
+        "_eof",
+        "_full",
+        "_loop",
+        "_lost",
+        "_owner",
+        "_phase",
+        "_phase_since",
+        "_reader",
+        "_reading",
+        "_room",
+        "_stream",
+        "_surplus",
+        "_task",
+        "_tls",
+        "_transport",
+        "_waiter",
+    )
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._deadline = Deadline(self._loop, self._expired)
+        self._waiter: asyncio.Future[None] | None = None
+        """The task waits here while there is no request."""
+        self._room: list[asyncio.Future[None]] = []
+        """Whoever waits for the send buffer to have room."""
+        self._stream: _ConnectionStream | None = None
+        self._phase = (0, IDLE)
+        """Which request we wait for, and which part of it; the deadline is counted from the start of this."""
+        self._phase_since = 0.0
+        self._surplus = 0
+        """Bytes that came when no request was wanted."""
+        self._full = False
+        self._reading = True
+        self._eof = False
+        self._lost = False
+        self._closing = False
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected (and TLS is agreed on, where there is TLS)."""
+        self._transport = cast("asyncio.Transport", transport)
+        tls = transport.get_extra_info("ssl_object")
+        self._tls = tls is not None
+        address = transport.get_extra_info("peername")
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificate)
+        self._reader = RequestReader(peer, self._owner.limits)
+        if not self._owner.admit(self):
+            self._reader.refuse(Refusal(503, "the server takes no more connections", "ServiceUnavailable"))
+        self._task: asyncio.Task[None] = self._loop.create_task(self._serve())
+        self._task.add_done_callback(self._done)
+
+    def data_received(self, data: bytes) -> None:
+        """Input from the peer."""
+        reader = self._reader
+        if reader.ended or self._stream is not None:
+            self._count_surplus(len(data))
+        reader.feed(data)
+        if reader.held and self._reading and self._stream is None:
+            self._reading = False
+            self._transport.pause_reading()
+        if self._waiter is not None:
+            if reader.queue:
+                self._wake()
+            elif not reader.ended:
+                self._await_rest()
+
+    def eof_received(self) -> bool:
+        """The peer will send no more. It may still read the answer it waits for, but nothing is streamed to it."""
+        self._eof = True
+        if self._stream is not None:
+            self._stream.end()
+            return False
+        idle = self._waiter is not None and not self._reader.queue
+        return not (idle or self._closing or self._tls)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer is gone."""
+        self._lost = True
+        self._deadline.cancel()
+        self.resume_writing()
+        self._wake()
+        if self._stream is not None:
+            self._stream.end()
+            self._loop.call_later(self._owner.limits.stream_stop, self._task.cancel)
+        if self._task.done():
+            self._owner.forget(self)
+
+    def pause_writing(self) -> None:
+        """The send buffer is full."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The send buffer has room again."""
+        self._full = False
+        self.release_writers()
+
+    # What the server calls.
+
+    def drain(self) -> None:
+        """Come to an end: now if nothing is going on, else with the last request that has begun."""
+        if self._stream is not None:
+            self._stream.end()
+        elif self._reader.state == IDLE:
+            self._wake()
+
+    def abort(self) -> None:
+        """Come to an end now, whatever is going on."""
+        self._transport.abort()
+        self._task.cancel()
+
+    # The task: one request after the other.
+
+    async def _serve(self) -> None:
+        queue = self._reader.queue
+        usable = True
+        while usable and (queue or await self._request_arrives()):
+            item = queue.popleft()
+            if not self._reading:
+                self._read_on()
+            if isinstance(item, Refusal):
+                body = item.body()
+                self._transport.write(wire.head(item.code, wire.JSON, len(body), close=True) + body)
+                self._finish(midway=True)
+                return
+            usable = await self._answer(item)
+        self._finish(midway=self._reader.state != IDLE)
+
+    async def _request_arrives(self) -> bool:
+        """Wait for the next request; False if there will be none."""
+        reader = self._reader
+        if self._lost or self._eof or (self._owner.draining and reader.state == IDLE):
+            return False
+        self._phase_since = 0.0
+        self._await_rest()
+        waiter = self._waiter = self._loop.create_future()
+        await waiter
+        self._waiter = None
+        self._deadline.at = inf
+        return bool(reader.queue)
+
+    async def _answer(self, item: Incoming) -> bool:
+        """Have one request answered; returns whether the connection can be used again."""
+        request, usable, modern = item
+        owner = self._owner
+        try:
+            response = await owner.handler(request)
+        except Exception:
+            log.exception("the handler raised for %s %s", request.method, request.path)
+            response = wire.failure()
+            usable = False
+        if self._gone():
+            return False
+        if self._eof or owner.draining:
+            # Requests that were pipelined behind this one have been accepted; the last of them says goodbye.
+            usable = usable and bool(self._reader.queue)
+        try:
+            if isinstance(response, StreamResponse):
+                return await self._send_stream(response, request, usable=usable, chunked=modern)
+            return await self._send(response, request, usable=usable)
+        except Exception:
+            log.exception("the answer to %s %s could not be sent", request.method, request.path)
+            self._transport.abort()
+            return False
+
+    def _finish(self, *, midway: bool) -> None:
+        """Close, with the answer flushed.
+
+        `midway` says that the peer may still be sending. Closing right away would reset the connection and could take
+        the answer with it, so we go on reading for a moment.
+        """
+        self._closing = self._reader.ended = True
+        if self._gone():
+            return
+        limits = self._owner.limits
+        if not midway:
+            self._transport.close()
+            self._deadline.set(self._loop.time() + limits.write_timeout)
+            return
+        if not self._tls:
+            self._transport.write_eof()
+        self._deadline.set(self._loop.time() + limits.linger)
+
+    def _gone(self) -> bool:
+        """Whether nothing can be written any more, though we may not have been told yet."""
+        return self._lost or self._transport.is_closing()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a connection failed", exc_info=task.exception())
+        if self._lost:
+            self._owner.forget(self)
+        elif not self._closing:
+            self._transport.abort()
+
+    # Reading.
+
+    def _await_rest(self) -> None:
+        """Set the deadline for what is still missing of the next request."""
+        reader = self._reader
+        limits = self._owner.limits
+        phase = (reader.begun, reader.state)
+        if phase != self._phase or not self._phase_since:
+            self._phase = phase
+            self._phase_since = self._loop.time()
+            if reader.continue_due:
+                reader.continue_due = False
+                self._transport.write(wire.CONTINUE)
+        if reader.state == BODY:
+            allowed = limits.body_timeout + reader.body_size / limits.body_rate
+        else:
+            allowed = limits.head_timeout if reader.state == HEAD else limits.idle_timeout
+        self._deadline.set(self._phase_since + allowed)
+
+    def _read_on(self) -> None:
+        """Take up what was held back, and reading too if there is room for more."""
+        self._reader.resume()
+        if not self._reader.held or self._stream is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _count_surplus(self, size: int) -> None:
+        """Bound what is read for no use: it must neither keep us busy nor fill memory."""
+        self._surplus += size
+        limits = self._owner.limits
+        if self._stream is not None:
+            if self._surplus > limits.stream_input:
+                self._stream.abort()
+        elif self._surplus > limits.discard and self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _expired(self) -> None:
+        """The peer took too long."""
+        if self._closing and not self._transport.is_closing():
+            self._transport.close()
+            self._deadline.set(self._loop.time() + self._owner.limits.write_timeout)
+        elif self._waiter is None:
+            self._transport.abort()
+        else:
+            if self._reader.state != IDLE:
+                self._reader.refuse(Refusal(408, "the request did not arrive in time", "Timeout"))
+            self._wake()
+
+    # Writing.
+
+    async def _send(self, response: Response, request: Request, *, usable: bool) -> bool:
+        body = response.body
+        length = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        silent = wire.bodiless(response.status)
+        head = wire.head(response.status, response.headers, None if silent else length, close=not usable)
+        if silent or length == 0 or request.method == "HEAD":
+            self._transport.write(head)
+        elif length <= _WHOLE:
+            self._transport.write(head + body if isinstance(body, bytes) else b"".join((head, *body)))
+        else:
+            for piece in wire.slices(head, (body,) if isinstance(body, bytes) else body, _SLICE):
+                self._transport.write(piece)
+                # Others have their turn even if this peer takes everything at once.
+                await asyncio.sleep(0)
+                await self.wait_for_room()
+                if self._gone():
+                    return False
+        if self._full:
+            await self.wait_for_room()
+        return usable
+
+    async def _send_stream(self, response: StreamResponse, request: Request, *, usable: bool, chunked: bool) -> bool:
+        self._transport.write(
+            wire.head(response.status, response.headers, None, chunked=chunked, close=not usable),
+        )
+        if request.method == "HEAD":
+            return usable
+        stream = self._stream = _ConnectionStream(self, self._transport, self._loop.create_future(), chunked=chunked)
+        if self._eof or self._owner.draining:
+            stream.end()
+        if not self._reading:
+            self._read_on()
+        try:
+            await response.run(stream)
+        finally:
+            self._stream = None
+            stream.end()
+        if self._eof or self._gone():
+            return False
+        if chunked:
+            self._transport.write(wire.LAST_CHUNK)
+        await self.wait_for_room()
+        return usable and not self._owner.draining
+
+    async def wait_for_room(self) -> None:
+        """Wait until the send buffer has room or waiting is pointless; a peer that takes too long is dropped."""
+        if not self._full or self._lost:
+            return
+        self._deadline.set(self._loop.time() + self._owner.limits.write_timeout)
+        room = self._loop.create_future()
+        self._room.append(room)
+        try:
+            await room
+        finally:
+            self._deadline.at = inf
+
+    def release_writers(self) -> None:
+        """Let go whoever waits for room."""
+        for room in self._room:
+            if not room.done():
+                room.set_result(None)
+        self._room.clear()
+
+
+class _ConnectionStream:
+    """The `Stream` of a connection: each write is one chunk, or plain bytes for HTTP/1.0."""
+
+    __slots__ = ("_chunked", "_connection", "_transport", "closed")
+
+    def __init__(
+        self, connection: Connection, transport: asyncio.Transport, closed: asyncio.Future[None], *, chunked: bool
+    ) -> None:
+        self._connection = connection
+        self._transport = transport
+        self._chunked = chunked
+        self.closed = closed
+
+    @property
+    def pending(self) -> int:
+        """Bytes the peer has not taken."""
+        return self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Send one chunk. An empty one would mean the end, so it is not sent."""
+        if not data or self.closed.done():
+            return
+        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    async def drain(self) -> None:
+        """Wait for room, or for the stream to be closed."""
+        if not self.closed.done():
+            await self._connection.wait_for_room()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        self.end()
+        self._transport.abort()
+
+    def end(self) -> None:
+        """Tell the writer to stop."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._connection.release_writers()

@@ -1,0 +1,219 @@
+"""The handler without a socket: the same pipeline, called from inside the process.
+
+What runs in the control plane itself (controllers, bootstrap, tests) talks to the API through this and is
+authenticated, authorised and admitted like everybody else, as the user the transport was made for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from kapi.server.transport import wire
+from kapi.server.transport.limits import MIB, Limits
+from kapi.server.transport.message import Peer, Request, StreamResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import TracebackType
+
+    from kapi.server.transport.message import Handler, Stream
+
+log = logging.getLogger(__name__)
+
+_HIGH = 64 * 1024
+"""A stream with this much pending has no room: `drain` waits."""
+
+
+class Reply:
+    """An answer. Iterate over its chunks, or `read` all of them; leave a stream early by `async with` or `aclose`.
+
+    The chunks of a stream arrive exactly as they were written. If the stream is dropped by its writer, because nobody
+    read it, iteration ends with `ConnectionResetError`, as on a socket.
+    """
+
+    def __init__(self, status: int, headers: list[tuple[str, str]], source: bytes | _Pipe) -> None:
+        self.status = status
+        self.headers = headers
+        self._source = source
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        if isinstance(self._source, bytes):
+            return self._source
+        return b"".join([chunk async for chunk in self])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if isinstance(self._source, bytes):
+            chunk, self._source = self._source, b""
+        else:
+            chunk = await self._source.get()
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    async def aclose(self) -> None:
+        """Leave; the writer of a stream is told and has returned when this returns."""
+        if not isinstance(self._source, bytes):
+            await self._source.leave()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class InProcessTransport:
+    """Calls `handler` as `user` in `groups`.
+
+    At most `buffer` bytes of a stream wait for their reader; one more chunk and the stream is dropped.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        user: str = "system:apiserver",
+        groups: tuple[str, ...] = ("system:masters",),
+        *,
+        limits: Limits | None = None,
+        buffer: int = 16 * MIB,
+    ) -> None:
+        self._handler = handler
+        self._local = (user, groups)
+        self._limits = limits or Limits()
+        self._buffer = buffer
+        self._pipes: set[_Pipe] = set()
+
+    async def request(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Reply:
+        """Have one request answered. `target` is a path with an optional query, percent-encoded as on the wire."""
+        path, _, query = target.partition("?")
+        oversized = len(body) > self._limits.body
+        request = Request(
+            method,
+            path,
+            query,
+            {name.lower(): value for name, value in (headers or {}).items()},
+            b"" if oversized else body,
+            Peer("in-process", local=self._local),
+            oversized=oversized,
+        )
+        try:
+            response = await self._handler(request)
+        except Exception:
+            log.exception("the handler raised for %s %s", method, path)
+            response = wire.failure()
+        if isinstance(response, StreamResponse):
+            if method == "HEAD":
+                return Reply(response.status, response.headers, b"")
+            pipe = _Pipe(self._buffer, self._limits.stream_stop)
+            self._pipes.add(pipe)
+            pipe.start(response.run, self._pipes.discard)
+            return Reply(response.status, response.headers, pipe)
+        whole = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        return Reply(response.status, response.headers, b"" if method == "HEAD" else whole)
+
+    async def close(self) -> None:
+        """End all streams cleanly: their writers are told, their readers get what was written."""
+        for pipe in tuple(self._pipes):
+            await pipe.leave()
+
+
+class _Pipe:
+    """Both ends of a stream: the `Stream` its writer sees, and `get` for its reader."""
+
+    def __init__(self, limit: int, patience: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._limit = limit
+        self._patience = patience
+        self._chunks: deque[bytes] = deque()
+        self._change = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._dropped = False
+        self._over = False
+        self._task: asyncio.Task[None] | None = None
+        self.pending = 0
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    def start(self, run: Callable[[Stream], Awaitable[None]], gone: Callable[[_Pipe], None]) -> None:
+        """Let the writer begin."""
+        self._task = asyncio.get_running_loop().create_task(self._run(run))
+        self._task.add_done_callback(lambda _: gone(self))
+
+    async def _run(self, run: Callable[[Stream], Awaitable[None]]) -> None:
+        try:
+            await run(self)
+        except Exception:
+            log.exception("a stream failed")
+            self._dropped = True
+        finally:
+            self._over = True
+            self._end()
+            self._change.set()
+
+    # The writer's end.
+
+    def write(self, data: bytes) -> None:
+        """Hand one chunk to the reader."""
+        if not data or self.closed.done():
+            return
+        self._chunks.append(data)
+        self.pending += len(data)
+        self._change.set()
+        if self.pending > self._limit:
+            self.abort()
+        elif self.pending >= _HIGH:
+            self._room.clear()
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up, or has gone."""
+        await self._room.wait()
+
+    def abort(self) -> None:
+        """Drop the stream with what is pending."""
+        self._dropped = True
+        self._chunks.clear()
+        self.pending = 0
+        self._end()
+        self._change.set()
+
+    def _end(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._room.set()
+
+    # The reader's end.
+
+    async def get(self) -> bytes:
+        """The next chunk, or nothing at the end."""
+        while not self._chunks:
+            if self._dropped:
+                raise ConnectionResetError("the stream was dropped")
+            if self._over:
+                return b""
+            self._change.clear()
+            await self._change.wait()
+        chunk = self._chunks.popleft()
+        self.pending -= len(chunk)
+        if self.pending < _HIGH:
+            self._room.set()
+        return chunk
+
+    async def leave(self) -> None:
+        """Tell the writer to stop and wait for it; one that does not return soon is cancelled."""
+        self._end()
+        if self._task is not None:
+            _, late = await asyncio.wait([self._task], timeout=self._patience)
+            for task in late:
+                task.cancel()
+                await asyncio.wait([task])

@@ -1,0 +1,464 @@
+"""The watch cache by itself: state, history, fan-out, and who is cut off."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kapi.base.clock import ManualClock
+from kapi.cache import watchcache, watcher
+from kapi.cache.watchcache import CacheHub, Item, Selection, TooOld, prefix_of
+from kapi.cache.watcher import Watcher
+from kapi.storage.interface import Change, Draft
+from kapi.storage.memory import MemoryStorage
+from virtual_time import run
+
+PREFIX = "/registry/core/things/"
+HEAD = b'{"kind":"Thing","apiVersion":"v1",'
+
+
+class Reader:
+    """Values of the tests: the head, then metadata with labels."""
+
+    def split(self, value):
+        return "", value[len(HEAD) :]
+
+    def select(self, value):
+        return Selection(json.loads(value)["metadata"].get("labels"), None)
+
+
+class Encoder:
+    def __init__(self, share="plain"):
+        self.share = share
+        self.calls = 0
+
+    def encode(self, kind, item):
+        self.calls += 1
+        return f"{kind} {item.name} {item.revision};".encode()
+
+
+class Outlet:
+    """A peer that reads everything, or nothing."""
+
+    def __init__(self, *, reads=True):
+        self.reads = reads
+        self.data = b""
+        self.pending = 0
+        self.aborted = False
+        self.writes = 0
+
+    def write(self, data):
+        self.writes += 1
+        self.data += data
+        if not self.reads:
+            self.pending += len(data)
+
+    def abort(self):
+        self.aborted = True
+
+    @property
+    def events(self):
+        return self.data.decode().split(";")[:-1]
+
+
+def _value(revision, name="a", labels=None, filler=""):
+    metadata = {"name": name, "resourceVersion": str(revision), "labels": labels or {}}
+    return HEAD + json.dumps({"metadata": metadata, "filler": filler}, separators=(",", ":")).encode()[1:]
+
+
+def _put(revision, name="a", labels=None, namespace="ns", filler="", prefix=PREFIX):
+    return Change(revision, f"{prefix}{namespace}/{name}", _value(revision, name, labels, filler))
+
+
+def _gone(revision, name="a", namespace="ns", prefix=PREFIX):
+    return Change(revision, f"{prefix}{namespace}/{name}", None)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def hub(clock):
+    return CacheHub(MemoryStorage(), lambda _: Reader(), clock=clock)
+
+
+@pytest.fixture
+def cache(hub):
+    return hub.cache(PREFIX)
+
+
+def _watch(cache, matches=None, *, prefix="", outlet=None, encoder=None):
+    watcher = Watcher(cache, prefix, matches, encoder or Encoder(), outlet or Outlet())
+    cache.add(watcher)
+    return watcher
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+def test_latest_state_is_kept(cache):
+    cache.apply([_put(1), _put(2, labels={"x": "1"})])
+    item = cache.get(f"{PREFIX}ns/a")
+    assert (item.namespace, item.name, item.revision, item.labels) == ("ns", "a", 2, {"x": "1"})
+    assert HEAD + item.body == _value(2, labels={"x": "1"})
+    cache.apply([_gone(3)])
+    assert cache.get(f"{PREFIX}ns/a") is None
+    assert (len(cache), cache.items()) == (0, [])
+
+
+def test_removal_of_what_is_not_there_is_no_event(cache):
+    watcher = _watch(cache)
+    cache.apply([_gone(1)])
+    assert watcher.outlet.events == []
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["n", "n-", "n.x", "o"]), st.booleans()), max_size=40)
+)
+def test_items_are_in_key_order_and_apart_by_namespace(steps):
+    cache = CacheHub(MemoryStorage(), lambda _: Reader(), clock=ManualClock()).cache(PREFIX)
+    expected = {}
+    for revision, (name, namespace, present) in enumerate(steps, 1):
+        cache.apply(
+            [_put(revision, name, namespace=namespace) if present else _gone(revision, name, namespace=namespace)]
+        )
+        if present:
+            expected[f"{PREFIX}{namespace}/{name}"] = revision
+        else:
+            expected.pop(f"{PREFIX}{namespace}/{name}", None)
+    assert [(item.key, item.revision) for item in cache.items()] == sorted(expected.items())
+    for namespace in ("n", "n-", "n.x", "o", "none"):
+        prefix = f"{PREFIX}{namespace}/"
+        found = [(item.key, item.revision) for item in cache.items(prefix)]
+        assert found == sorted(pair for pair in expected.items() if pair[0].startswith(prefix))
+
+
+def test_note_of_the_writer_spares_decoding(cache):
+    selection = Selection({"from": "note"}, {"spec.x": "1"})
+    cache.apply([_put(1)._replace(note=selection)])
+    item = cache.get(f"{PREFIX}ns/a")
+    assert item.labels == {"from": "note"}
+    assert item.field_values() == {"metadata.name": "a", "metadata.namespace": "ns", "spec.x": "1"}
+
+
+def test_stamping_changes_the_first_version_only():
+    body = b'"metadata":{"name":"a","resourceVersion":"5","annotations":{"x":"\\"resourceVersion\\":\\"5\\""}},"y":{"resourceVersion":"5"}}'
+    item = Item("k", "ns", "a", 5, body, Selection(None, None)).at(77)
+    obj = json.loads(b"{" + item.body)
+    assert obj["metadata"]["resourceVersion"] == "77"
+    assert obj["y"]["resourceVersion"] == "5"
+    assert obj["metadata"]["annotations"] == {"x": '"resourceVersion":"5"'}
+    assert item.revision == 77
+
+
+# -- history ----------------------------------------------------------------------------------------------------------
+
+
+def test_history_begins_after_the_revision_asked_for(cache):
+    cache.apply([_put(1, "a"), _put(2, "b"), _gone(3, "a")])
+    assert [event.item.revision for event in cache.since(0)] == [1, 2, 3]
+    assert [event.item.revision for event in cache.since(2)] == [3]
+    assert cache.since(3) == cache.since(99) == []
+
+
+def test_deletion_is_an_event_with_the_last_state(cache):
+    cache.apply([_put(1, labels={"x": "1"}), _gone(5)])
+    event = cache.since(1)[0]
+    assert event.deleted
+    assert event.item.revision == 5
+    assert b'"resourceVersion":"5"' in event.item.body
+    assert event.item.labels == {"x": "1"}
+
+
+def test_history_is_kept_for_its_time_and_then_goes(cache, clock):
+    for revision in range(1, 151):
+        cache.apply([_put(revision)])
+    clock.advance(watchcache.RETENTION - 1)
+    cache.apply([_put(151)])
+    assert len(cache.since(0)) == 151
+    clock.advance(2)
+    cache.apply([_put(152)])
+    # Those of the first moment are too old now, but a hundred events stay whatever their age.
+    assert len(cache.since(52)) == 100
+    with pytest.raises(TooOld, match=r"too old resource version: 51 \(52\)"):
+        cache.since(51)
+
+
+def test_number_of_events_is_bounded(cache, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENTS", 10)
+    for revision in range(1, 101):
+        cache.apply([_put(revision)])
+    assert [event.item.revision for event in cache.since(90)] == list(range(91, 101))
+    with pytest.raises(TooOld) as caught:
+        cache.since(89)
+    assert (caught.value.revision, caught.value.oldest) == (89, 90)
+
+
+def test_bytes_of_events_are_bounded(cache, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
+    for revision in range(1, 101):
+        cache.apply([_put(revision, filler="x" * 1000)])
+    kept = len(cache.since(cache.floor))
+    assert 5 <= kept < 12
+    with pytest.raises(TooOld):
+        cache.since(cache.floor - 1)
+
+
+def test_forgotten_events_let_go_of_their_objects_at_once(cache, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
+    for revision in range(1, 501):
+        cache.apply([_put(revision, filler="x" * 1000)])
+    assert sum(event.previous is not None for event in cache._events) < 12
+
+
+def test_the_resource_with_most_bytes_pays_for_the_bound(hub, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
+    busy, quiet = hub.cache(PREFIX), hub.cache("/registry/core/secrets/")
+    for revision in range(1, 4):
+        quiet.apply([_put(revision, filler="x" * 1000, prefix=quiet.prefix)])
+    for revision in range(4, 200):
+        busy.apply([_put(revision, filler="x" * 1000)])
+    assert len(quiet.since(0)) == 3
+    assert busy.floor > 180
+    assert hub.event_bytes == quiet.event_bytes + busy.event_bytes <= 10_000
+
+
+def test_a_deletion_counts_the_state_it_shows(cache):
+    cache.apply([_put(1, filler="x" * 1000), _gone(2)])
+    assert cache.event_bytes > 2000
+
+
+def test_old_events_of_large_objects_go_though_they_are_few(cache, clock, monkeypatch):
+    monkeypatch.setattr(watchcache, "MIN_EVENT_BYTES", 5_000)
+    for revision in range(1, 21):
+        cache.apply([_put(revision, filler="x" * 1000)])
+    clock.advance(watchcache.RETENTION + 1)
+    cache.trim(clock.monotonic())
+    assert 3 <= len(cache.since(cache.floor)) <= 6
+
+
+def test_long_history_is_trimmed_without_losing_its_place(cache, monkeypatch):
+    monkeypatch.setattr(watchcache, "MAX_EVENTS", 50)
+    for revision in range(1, 5001):
+        cache.apply([_put(revision, f"n{revision % 7}")])
+        if revision > 60:
+            assert [event.item.revision for event in cache.since(revision - 3)] == [
+                revision - 2,
+                revision - 1,
+                revision,
+            ]
+    assert len(cache._events) < 3000
+
+
+def test_new_cache_knows_no_more_than_its_hub(hub):
+    hub.floor = 40
+    with pytest.raises(TooOld):
+        hub.cache("/registry/core/others/").since(39)
+    assert hub.cache("/registry/core/others/").since(40) == []
+
+
+# -- fan-out ----------------------------------------------------------------------------------------------------------
+
+
+def test_watcher_is_told_what_happened(cache):
+    watcher = _watch(cache)
+    cache.apply([_put(1)])
+    cache.apply([_put(2), _put(3, "b"), _gone(4)])
+    assert watcher.outlet.events == ["ADDED a 1", "MODIFIED a 2", "ADDED b 3", "DELETED a 4"]
+    # One write per commit, not one per event.
+    assert watcher.outlet.writes == 2
+
+
+def test_removed_watcher_is_told_nothing_more(cache):
+    watcher = _watch(cache)
+    cache.remove(watcher)
+    cache.remove(watcher)
+    cache.apply([_put(1)])
+    assert (watcher.outlet.events, cache.watchers) == ([], 0)
+
+
+def test_watcher_of_a_namespace_hears_of_nothing_else(cache):
+    watcher = _watch(cache, prefix=f"{PREFIX}ns/")
+    cache.apply([_put(1, namespace="ns"), _put(2, namespace="ns2"), _put(3, namespace="n")])
+    assert watcher.outlet.events == ["ADDED a 1"]
+
+
+def _on(item):
+    return (item.labels or {}).get("on") == "yes"
+
+
+def test_selection_turns_changes_into_comings_and_goings(cache):
+    watcher = _watch(cache, _on)
+    yes, no = {"on": "yes"}, {"on": "no"}
+    cache.apply([_put(1, labels=no), _put(2, labels=yes), _put(3, labels=yes), _put(4, labels=no), _put(5, labels=no)])
+    cache.apply([_put(6, labels=yes), _gone(7), _put(8, labels=no), _gone(9)])
+    assert watcher.outlet.events == [
+        "ADDED a 2",
+        "MODIFIED a 3",
+        "DELETED a 4",
+        "ADDED a 6",
+        "DELETED a 7",
+    ]
+
+
+def test_what_leaves_the_selection_is_shown_as_it_was(cache):
+    seen = []
+
+    class Bodies(Encoder):
+        def encode(self, kind, item):
+            seen.append((kind, json.loads(b"{" + item.body)))
+            return b""
+
+    _watch(cache, _on, encoder=Bodies(None))
+    cache.apply([_put(1, labels={"on": "yes"}, filler="old"), _put(2, labels={}, filler="new")])
+    kind, obj = seen[-1]
+    assert (kind, obj["filler"], obj["metadata"]["resourceVersion"]) == ("DELETED", "old", "2")
+
+
+def test_event_is_encoded_once_for_all_who_want_the_same(cache):
+    encoders = [Encoder("plain"), Encoder("plain"), Encoder("other"), Encoder(None), Encoder(None)]
+    watchers = [_watch(cache, encoder=encoder) for encoder in encoders]
+    cache.apply([_put(1), _put(2)])
+    assert [encoder.calls for encoder in encoders] == [2, 0, 2, 2, 2]
+    assert {watcher.outlet.data for watcher in watchers} == {b"ADDED a 1;MODIFIED a 2;"}
+    # What was shared is not kept for ever.
+    assert all(event.chunks == {} for event in cache.since(0))
+
+
+def test_same_event_of_different_kinds_is_not_mixed_up(cache):
+    everything, selected = _watch(cache), _watch(cache, _on)
+    cache.apply([_put(1, labels={}), _put(2, labels={"on": "yes"}), _put(3, labels={})])
+    assert everything.outlet.events == ["ADDED a 1", "MODIFIED a 2", "MODIFIED a 3"]
+    assert selected.outlet.events == ["ADDED a 2", "DELETED a 3"]
+
+
+def test_slow_watcher_is_cut_off_and_others_are_not(cache, monkeypatch):
+    monkeypatch.setattr(watcher, "MAX_PENDING", 100)
+    slow = _watch(cache, outlet=Outlet(reads=False))
+    quick = _watch(cache)
+    for revision in range(1, 51):
+        cache.apply([_put(revision)])
+    assert slow.outlet.aborted
+    assert len(slow.outlet.events) < 20
+    assert len(quick.outlet.events) == 50
+    assert cache.watchers == 1
+
+
+def test_watcher_that_leaves_while_told_does_not_disturb(cache):
+    class Leaving(Outlet):
+        def write(self, data):
+            super().write(data)
+            cache.remove(first)
+
+    first = _watch(cache, outlet=Leaving())
+    second = _watch(cache)
+    cache.apply([_put(1)])
+    cache.apply([_put(2)])
+    assert (len(first.outlet.events), len(second.outlet.events)) == (1, 2)
+
+
+# -- the hub ----------------------------------------------------------------------------------------------------------
+
+
+def _draft(name="a"):
+    before = HEAD + b'"metadata":{"name":"%b","resourceVersion":"' % name.encode()
+    return Draft(before, b'"}}')
+
+
+def _hub(storage):
+    return CacheHub(storage, lambda _: Reader(), clock=ManualClock())
+
+
+def test_hub_follows_the_store():
+    async def main():
+        storage = MemoryStorage()
+        await storage.put(f"{PREFIX}ns/old", _draft("old"), 0)
+        hub = _hub(storage)
+        await hub.load()
+        assert [item.name for item in hub.cache(PREFIX).items()] == ["old"]
+        await storage.put(f"{PREFIX}ns/new", _draft("new"), 0)
+        await storage.put("/registry/apps/others/ns/x", _draft("x"), 0)
+        assert hub.revision == storage.revision == 3
+        assert [item.name for item in hub.cache(PREFIX).items()] == ["new", "old"]
+        assert len(hub.cache("/registry/apps/others/")) == 1
+        hub.close()
+        await storage.put(f"{PREFIX}ns/later", _draft("later"), 0)
+        assert hub.revision == 3
+
+    run(main())
+
+
+def test_hub_loads_a_store_whose_history_is_partly_gone(monkeypatch):
+    monkeypatch.setattr(watchcache, "LOAD_PAGE", 3)
+
+    async def main():
+        storage = MemoryStorage()
+        for number in range(10):
+            await storage.put(f"{PREFIX}ns/n{number}", _draft(f"n{number}"), 0)
+        await storage.delete(f"{PREFIX}ns/n3", 4)
+        await storage.compact(storage.revision)
+        await storage.put(f"{PREFIX}ns/late", _draft("late"), 0)
+        hub = _hub(storage)
+        await hub.load()
+        cache = hub.cache(PREFIX)
+        assert [item.name for item in cache.items()] == ["late", *(f"n{n}" for n in range(10) if n != 3)]
+        assert [item.revision for item in cache.items()][:2] == [12, 1]
+        assert [event.item.name for event in cache.since(11)] == ["late"]
+        with pytest.raises(TooOld):
+            cache.since(10)
+
+    run(main())
+
+
+def test_cache_made_before_loading_knows_where_history_begins():
+    """A client that comes back with a revision from before a compaction and a restart must be told, not left with a gap."""
+
+    async def main():
+        storage = MemoryStorage()
+        await storage.put(f"{PREFIX}ns/a", _draft(), 0)
+        await storage.delete(f"{PREFIX}ns/a", 1)
+        await storage.put("/registry/core/others/ns/x", _draft("x"), 0)
+        await storage.compact(3)
+        hub = _hub(storage)
+        cache = hub.cache(PREFIX)
+        await hub.load()
+        with pytest.raises(TooOld):
+            cache.since(1)
+        assert cache.since(3) == []
+
+    run(main())
+
+
+def test_revision_can_be_waited_for():
+    import asyncio
+
+    async def main():
+        storage = MemoryStorage()
+        hub = _hub(storage)
+        await hub.load()
+        waiting = asyncio.ensure_future(hub.wait_for(2, seconds=10))
+        await storage.put(f"{PREFIX}ns/a", _draft(), 0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await storage.put(f"{PREFIX}ns/b", _draft(), 0)
+        assert await waiting
+        assert await hub.wait_for(1, seconds=0)
+        assert not await hub.wait_for(9, seconds=10)
+        assert hub._waiting == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("key", "prefix"),
+    [
+        ("/registry/core/pods/default/x", "/registry/core/pods/"),
+        ("/registry/core/nodes/x", "/registry/core/nodes/"),
+        ("/registry/apps/deployments/a/b", "/registry/apps/deployments/"),
+    ],
+)
+def test_prefix_of_a_key_is_its_resource(key, prefix):
+    assert prefix_of(key) == prefix
