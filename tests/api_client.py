@@ -10,6 +10,7 @@ import inspect
 import json
 from urllib.parse import urlencode
 
+from kapi.api.user import User
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import Keeper
@@ -17,7 +18,6 @@ from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.chain import Authenticator, StaticTokens
 from kapi.server.authz.authorizer import MastersAuthorizer
-from kapi.server.context import User
 from kapi.server.ownership import Owners
 from kapi.server.pages.health import Health
 from kapi.server.pages.metrics import Metrics

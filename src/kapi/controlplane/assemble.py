@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from kapi.api.user import User
 from kapi.base.clock import SystemClock
 from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
@@ -24,7 +25,6 @@ from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.accounts import AccountTokens
 from kapi.server.authn.chain import Authenticator, StaticTokens, TokenSources
 from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
-from kapi.server.context import User
 from kapi.server.ownership import Owners
 from kapi.server.pages.health import Health
 from kapi.server.pages.metrics import Metrics

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kapi.api.user import ANONYMOUS
 from kapi.server.requestinfo import RequestInfo, parse_query
 
 if TYPE_CHECKING:
@@ -16,33 +17,6 @@ if TYPE_CHECKING:
     from kapi.registry.resource import Resource
     from kapi.server.services import Services
     from kapi.server.transport.message import Request
-
-
-class User:
-    """Who is asking. Groups always tell authenticated from unauthenticated."""
-
-    __slots__ = ("extra", "groups", "name", "uid")
-
-    def __init__(
-        self, name: str, groups: tuple[str, ...] = (), uid: str = "", extra: dict[str, list[str]] | None = None
-    ) -> None:
-        self.name = name
-        self.groups = groups
-        self.uid = uid
-        self.extra = extra or {}
-
-    def info(self) -> dict[str, object]:
-        """The UserInfo of reviews."""
-        info: dict[str, object] = {"username": self.name}
-        if self.uid:
-            info["uid"] = self.uid
-        info["groups"] = list(self.groups)
-        if self.extra:
-            info["extra"] = self.extra
-        return info
-
-
-ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Context:

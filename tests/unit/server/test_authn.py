@@ -10,8 +10,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from api_client import CM, TOKEN, served
 from kapi.api.errors import Unauthorized
+from kapi.api.user import User
 from kapi.server.authn.chain import Authenticator, StaticTokens
-from kapi.server.context import User
 from kapi.server.transport.message import Peer, Request
 
 KEY = ec.generate_private_key(ec.SECP256R1())

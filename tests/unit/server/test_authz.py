@@ -3,8 +3,8 @@
 import pytest
 
 from api_client import CM, DEPLOY, NS, TOKEN, served
+from kapi.api.user import User
 from kapi.server.authz.authorizer import Attributes, Decision, MastersAuthorizer, refusal
-from kapi.server.context import User
 
 ALICE = {"authorization": f"Bearer {TOKEN}"}
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kapi.api.meta import Object
+    from kapi.api.user import User
     from kapi.registry.resource import Resource
-    from kapi.server.context import User
 
 
 class Operation(NamedTuple):

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.meta import is_deleting
-from kapi.server.context import User
+from kapi.api.user import User
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import Unauthorized
+from kapi.api.user import User
 from kapi.base.tls import subject
-from kapi.server.context import User
 
 if TYPE_CHECKING:
     import datetime as dt

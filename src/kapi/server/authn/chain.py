@@ -11,9 +11,9 @@ import hmac
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kapi.api.errors import Unauthorized
+from kapi.api.user import ANONYMOUS, User
 from kapi.base.clock import SystemClock
 from kapi.server.authn.certificate import user_of_certificate
-from kapi.server.context import ANONYMOUS, User
 
 if TYPE_CHECKING:
     import datetime as dt

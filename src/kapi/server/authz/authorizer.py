@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kapi.api.errors import Forbidden, GroupResource
 
 if TYPE_CHECKING:
-    from kapi.server.context import User
+    from kapi.api.user import User
     from kapi.server.requestinfo import RequestInfo
 
 MASTERS = "system:masters"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.meta import format_time
+from kapi.api.user import User
 from kapi.registry.kinds import reviews
 from kapi.server.authz.authorizer import Attributes
-from kapi.server.context import User
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import write_options
 from kapi.server.handlers.respond import json_response, plain_only
