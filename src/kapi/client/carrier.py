@@ -43,7 +43,7 @@ class Reply(Protocol):
         """The rest of the answer, line by line, as `RESTClient.stream` promises them."""
         ...
 
-    async def cut(self) -> None:
+    async def abort(self) -> None:
         """Leave an answer that has not ended."""
         ...
 

@@ -199,7 +199,7 @@ class RESTClient:
         try:
             yield reply.lines(max_line_bytes, idle_timeout)
         finally:
-            await reply.cut()
+            await reply.abort()
 
     @contextlib.asynccontextmanager
     async def _deadline(self, what: str, timeout: float | None) -> AsyncIterator[float]:  # noqa: ASYNC109

@@ -53,21 +53,21 @@ class Reply:
         """The rest of the answer, line by line."""
         return _lines(self._response.content, self._base, max_bytes, idle_timeout)
 
-    async def cut(self) -> None:
-        """Leave an answer that has not ended. A polite TLS farewell could outlast the event loop, so there is none."""
-        connection = self._response.connection
-        transport = connection.transport if connection else None
+    async def abort(self) -> None:
+        """Drop the connection of a reply that has not been read to its end.
+
+        The connector aborts it; see there. Aborting here once more would be one call too many: on Python before 3.11.3 a
+        TLS transport that is aborted and then closed has no protocol left, and raises AttributeError.
+        """
         self._response.close()
-        if transport is not None:
-            transport.abort()
-            await asyncio.sleep(0)  # the transport lets go of its socket in the loop's next round
+        await asyncio.sleep(0)  # the transport closes its socket in the loop's next iteration
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Drops a connection that cannot be used again, as after a request that was cancelled, instead of taking leave.
+    """Aborts a connection that cannot be used again, as after a cancelled request, instead of shutting TLS down.
 
-    A TLS farewell waits for the other side, and nobody would wait for the farewell: the library forgets such a
-    connection, and its socket would outlast the client and the event loop.
+    A TLS shutdown waits for the peer, and aiohttp does not wait for the shutdown: it forgets such a connection, and
+    the socket would outlive the client and the event loop.
     """
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:

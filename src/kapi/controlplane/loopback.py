@@ -103,6 +103,6 @@ class _Reply:
         if rest.strip():
             raise AnswerError("the server ended the stream in the middle of a line")
 
-    async def cut(self) -> None:
+    async def abort(self) -> None:
         """Leave the stream."""
         await self._reply.aclose()
