@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tally import NAMESPACE, STAMP, Tally
 
 # The HTTP library, which would otherwise be imported with the first request; others import theirs at once.
-import kapi.client.transport  # noqa: F401
+import kapi.client.transport.httptransport  # noqa: F401
 from kapi.api.builtin.core_v1 import Pod
 from kapi.client.client import Client
 from kapi.controller.manager import Manager

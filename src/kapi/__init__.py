@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from kapi.api.keys import ObjectKey as ObjectKey
     from kapi.client.client import Client as Client
     from kapi.client.config import ClientConfig as ClientConfig
-    from kapi.controller.conditions import set_condition as set_condition
-    from kapi.controller.finalizer import add_finalizer as add_finalizer
-    from kapi.controller.finalizer import remove_finalizer as remove_finalizer
     from kapi.controller.manager import Leadership as Leadership
     from kapi.controller.manager import Manager as Manager
-    from kapi.controller.ownership import set_controller_reference as set_controller_reference
-    from kapi.controller.ownership import set_owner_reference as set_owner_reference
+    from kapi.controller.objects.conditions import set_condition as set_condition
+    from kapi.controller.objects.finalizer import add_finalizer as add_finalizer
+    from kapi.controller.objects.finalizer import remove_finalizer as remove_finalizer
+    from kapi.controller.objects.ownership import set_controller_reference as set_controller_reference
+    from kapi.controller.objects.ownership import set_owner_reference as set_owner_reference
     from kapi.controller.reconcile import Reconciler as Reconciler
     from kapi.controller.reconcile import Request as Request
     from kapi.controller.reconcile import Result as Result
@@ -68,14 +68,14 @@ _HOMES = {
     "Scale": "kapi.api.crd",
     "SharedInformerFactory": "kapi.informer.factory",
     "TerminalError": "kapi.controller.reconcile",
-    "add_finalizer": "kapi.controller.finalizer",
+    "add_finalizer": "kapi.controller.objects.finalizer",
     "definition": "kapi.api.crd",
     "is_deleting": "kapi.api.access",
-    "remove_finalizer": "kapi.controller.finalizer",
+    "remove_finalizer": "kapi.controller.objects.finalizer",
     "resource": "kapi.api.crd",
-    "set_condition": "kapi.controller.conditions",
-    "set_controller_reference": "kapi.controller.ownership",
-    "set_owner_reference": "kapi.controller.ownership",
+    "set_condition": "kapi.controller.objects.conditions",
+    "set_controller_reference": "kapi.controller.objects.ownership",
+    "set_owner_reference": "kapi.controller.objects.ownership",
 }
 
 __all__ = [

@@ -83,7 +83,7 @@ def client(
 
 
 def _run(work: "Callable[[], None]") -> None:
-    from kapi.cli.printing import CommandError, complain
+    from kapi.cli.printer import CommandError, complain
 
     try:
         work()
@@ -97,7 +97,7 @@ def _run(work: "Callable[[], None]") -> None:
 
 
 def _write_definitions(targets: list[str], output_dir: Path | None) -> None:
-    from kapi.cli.printing import CommandError, emit
+    from kapi.cli.printer import CommandError, emit
     from kapi.codec import yaml
     from kapi.scaffold.definitions import BadDefinition, definitions_of
 
@@ -117,8 +117,8 @@ def _write_definitions(targets: list[str], output_dir: Path | None) -> None:
 
 def _load(targets: list[str]) -> "list[type[CustomResource]]":
     """The classes that targets name; modules are looked for in the current directory first."""
-    from kapi.cli.printing import CommandError
-    from kapi.scaffold.loading import NotLoaded, load
+    from kapi.cli.printer import CommandError
+    from kapi.scaffold.loader import NotLoaded, load
 
     here = str(Path.cwd())
     sys.path.insert(0, here)
@@ -131,7 +131,7 @@ def _load(targets: list[str]) -> "list[type[CustomResource]]":
 
 
 def _write_types(files: list[str], output: Path | None, version: str) -> None:
-    from kapi.cli.printing import CommandError, emit
+    from kapi.cli.printer import CommandError, emit
     from kapi.scaffold.models import NoTypes
     from kapi.scaffold.types import types_source
 
@@ -148,14 +148,14 @@ def _write_types(files: list[str], output: Path | None, version: str) -> None:
 def _definitions(files: list[str]) -> "list[Object]":
     """The definitions in some files, in today's form."""
     from kapi.cli import manifests
-    from kapi.cli.printing import CommandError
-    from kapi.scaffold.reading import NotReadable, read
+    from kapi.cli.printer import CommandError
+    from kapi.scaffold.definitions import NotReadable, read_definition
 
     found: list[Object] = []
     for manifest in manifests.read(files, recursive=False):
         if manifest.gvk.kind == _DEFINITION:
             try:
-                found.append(read(manifest.obj))
+                found.append(read_definition(manifest.obj))
             except NotReadable as error:
                 raise CommandError(f"{manifest.source}: {error}") from None
     if not found:
@@ -164,9 +164,9 @@ def _definitions(files: list[str]) -> "list[Object]":
 
 
 def _write_client(sources: list[str], package: str, output_dir: Path, version: str) -> None:
-    from kapi.cli.printing import CommandError, emit
+    from kapi.cli.printer import CommandError, emit
     from kapi.scaffold.clientset import package_of_classes, package_of_definitions
-    from kapi.scaffold.clientset_kinds import NoClientset
+    from kapi.scaffold.clientset.kinds import NoClientset
     from kapi.scaffold.models import NoTypes
 
     if not package.isidentifier() or iskeyword(package):
@@ -190,7 +190,7 @@ def _is_file(source: str) -> bool:
 
 
 def _own_classes(targets: list[str], package: str, version: str) -> "list[type[CustomResource]]":
-    from kapi.cli.printing import CommandError
+    from kapi.cli.printer import CommandError
 
     if version:
         raise CommandError("--version is for definitions; of classes, name those that are wanted")
@@ -203,7 +203,7 @@ def _own_classes(targets: list[str], package: str, version: str) -> "list[type[C
 
 def _write_package(folder: Path, made: dict[str, str]) -> list[Path]:
     """Write the files of a package, or none of them if one is there that somebody else wrote."""
-    from kapi.cli.printing import CommandError
+    from kapi.cli.printer import CommandError
 
     paths = {folder / name: text for name, text in sorted(made.items())}
     for path in paths:

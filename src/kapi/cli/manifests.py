@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.meta import GroupVersion, GroupVersionKind
-from kapi.cli.printing import CommandError
+from kapi.cli.printer import CommandError
 from kapi.codec import json, yaml
 from kapi.codec.errors import DecodeError
 

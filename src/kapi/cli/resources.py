@@ -109,7 +109,7 @@ def _connected(command: "Callable[..., Work]") -> "Callable[..., None]":
     own = inspect.signature(command).parameters
 
     def run_and_exit(**values: Any) -> None:
-        from kapi.cli.printing import CommandError, complain, error_text
+        from kapi.cli.printer import CommandError, complain, error_text
         from kapi.cli.session import FAILED, run
 
         connection = _connection(**{name: values.pop(name) for name in shared})
@@ -142,11 +142,11 @@ def get(
     raw: Annotated[str, Option("--raw", metavar="PATH", help="Print what the server answers there.")] = "",
 ) -> "Work":
     """Print objects, or tables of them."""
-    from kapi.cli import reading
+    from kapi.cli.get import Query, print_changes, print_objects, print_raw
 
     if raw:
-        return lambda session: reading.raw(session, raw)
-    question = reading.Question(
+        return lambda session: print_raw(session, raw)
+    query = Query(
         tuple(arguments or ()),
         all_namespaces=all_namespaces,
         label_selector=selector,
@@ -157,7 +157,7 @@ def get(
         managed_fields=show_managed_fields,
         ignore_not_found=ignore_not_found,
     )
-    return lambda session: (reading.watch if watch else reading.get)(session, question)
+    return lambda session: (print_changes if watch else print_objects)(session, query)
 
 
 def watch(
@@ -170,9 +170,9 @@ def watch(
     show_labels: Annotated[bool, Option("--show-labels", help="Labels as the last column.")] = False,
 ) -> "Work":
     """Print what is there and every change, each with its type; end it with Ctrl-C."""
-    from kapi.cli import reading
+    from kapi.cli.get import Query, print_changes
 
-    question = reading.Question(
+    query = Query(
         tuple(arguments or ()),
         all_namespaces=all_namespaces,
         label_selector=selector,
@@ -182,7 +182,7 @@ def watch(
         show_labels=show_labels,
         events=True,
     )
-    return lambda session: reading.watch(session, question)
+    return lambda session: print_changes(session, query)
 
 
 def create(
@@ -194,11 +194,11 @@ def create(
     output: WriteOutput = "",
 ) -> "Work":
     """Create objects; one that exists already is an error."""
-    from kapi.cli import editing
+    from kapi.cli.write import WriteOptions, create_objects
 
-    writing = editing.Writing.of(field_manager, dry_run=dry_run, validate=validate, output=output)
+    options = WriteOptions.of(field_manager, dry_run=dry_run, validate=validate, output=output)
     manifests = _manifests(filename, recursive=recursive)
-    return lambda session: editing.create(session, manifests, writing)
+    return lambda session: create_objects(session, manifests, options)
 
 
 def replace(
@@ -210,11 +210,11 @@ def replace(
     output: WriteOutput = "",
 ) -> "Work":
     """Put objects in the place of those that exist; a resourceVersion in the manifest must be the current one."""
-    from kapi.cli import editing
+    from kapi.cli.write import WriteOptions, replace_objects
 
-    writing = editing.Writing.of(field_manager, dry_run=dry_run, validate=validate, output=output)
+    options = WriteOptions.of(field_manager, dry_run=dry_run, validate=validate, output=output)
     manifests = _manifests(filename, recursive=recursive)
-    return lambda session: editing.replace(session, manifests, writing)
+    return lambda session: replace_objects(session, manifests, options)
 
 
 def apply(
@@ -238,11 +238,12 @@ def apply(
     output: WriteOutput = "",
 ) -> "Work":
     """Make things as the manifests say: create what is missing, change what differs, keep what others added."""
-    from kapi.cli import applying, editing
+    from kapi.cli.apply import Apply
+    from kapi.cli.write import WriteOptions
 
     manager = field_manager or ("kubectl" if server_side else "kubectl-client-side-apply")
-    work = applying.Apply(
-        editing.Writing.of(manager, dry_run=dry_run, validate=validate, output=output),
+    work = Apply(
+        WriteOptions.of(manager, dry_run=dry_run, validate=validate, output=output),
         server_side=server_side,
         force_conflicts=force_conflicts,
         selector=selector,
@@ -267,15 +268,15 @@ def patch(
     output: WriteOutput = "",
 ) -> "Work":
     """Change fields of objects; what the patch does not mention stays."""
-    from kapi.cli import editing
-    from kapi.cli.printing import CommandError
+    from kapi.cli.printer import CommandError
+    from kapi.cli.write import PATCH_TYPES, WriteOptions, patch_objects, read_patch
 
-    if patch_type not in editing.PATCH_TYPES:
-        raise CommandError(f'--type must be one of {", ".join(editing.PATCH_TYPES)}, not "{patch_type}"')
-    document = editing.read_patch(patch, patch_file)
-    writing = editing.Writing.of(field_manager, dry_run=dry_run, output=output)
-    return lambda session: editing.patch(
-        session, arguments or (), document, patch_type, writing, subresource=subresource
+    if patch_type not in PATCH_TYPES:
+        raise CommandError(f'--type must be one of {", ".join(PATCH_TYPES)}, not "{patch_type}"')
+    document = read_patch(patch, patch_file)
+    options = WriteOptions.of(field_manager, dry_run=dry_run, output=output)
+    return lambda session: patch_objects(
+        session, arguments or (), document, patch_type, options, subresource=subresource
     )
 
 
@@ -299,9 +300,9 @@ def delete(
     output: Annotated[str, Option("--output", "-o", metavar="FORMAT", help="name.")] = "",
 ) -> "Work":
     """Delete objects, and wait until they are gone."""
-    from kapi.cli import deleting
+    from kapi.cli.delete import Delete
 
-    work = deleting.Delete(
+    work = Delete(
         cascade=cascade,
         grace_period=grace_period,
         force=force,
@@ -321,7 +322,7 @@ def delete(
 
 def _manifests(filename: list[str] | None, *, recursive: bool) -> "Sequence[Manifest]":
     from kapi.cli import manifests
-    from kapi.cli.printing import CommandError
+    from kapi.cli.printer import CommandError
 
     if not filename:
         raise CommandError("must specify a manifest with -f: a file, a folder, or - for standard input")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kapi.api.errors import ApiError, NotFound
 from kapi.api.meta import GroupVersionResource
-from kapi.cli.printing import CommandError, complain, error_text
+from kapi.cli.printer import CommandError, complain, error_text
 from kapi.client import ClientConfig, ClientError, DiscoveryClient, DynamicClient, RESTClient, RESTMapper
 from kapi.client.config import default_paths
 

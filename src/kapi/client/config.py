@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.base.version import VERSION
 from kapi.client.errors import ConfigError
-from kapi.client.proxy import names_a_host, without_password
+from kapi.client.transport.proxy import names_a_host, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kapi.client.plugin import ExecConfig
+    from kapi.client.auth.execplugin import ExecConfig
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT: Final = f"kapi/{VERSION} ({platform.system().lower()}/{platform.machine()})"

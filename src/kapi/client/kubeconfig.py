@@ -10,9 +10,9 @@ import binascii
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kapi.client.auth.execplugin import CLUSTER_EXTENSION, ExecConfig
 from kapi.client.config import ClientConfig
 from kapi.client.errors import ConfigError
-from kapi.client.plugin import CLUSTER_EXTENSION, ExecConfig
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 

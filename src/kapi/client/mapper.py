@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.client.errors import NoMatch
-from kapi.client.ratelimit import TokenBucket
+from kapi.client.transport.ratelimit import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from kapi.api.errors import ApiError
-from kapi.client.credentials import Credentials
+from kapi.client.auth.credentials import Credentials
 from kapi.client.errors import (
     AnswerError,
     ConnectionLost,
@@ -25,9 +25,9 @@ from kapi.client.errors import (
     error_from_status,
     error_from_text,
 )
-from kapi.client.observer import following
-from kapi.client.proxy import proxy_for
-from kapi.client.ratelimit import TokenBucket
+from kapi.client.transport.observer import following
+from kapi.client.transport.proxy import proxy_for
+from kapi.client.transport.ratelimit import TokenBucket
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from kapi.base.clock import Clock
-    from kapi.client.carrier import Carrier, Reply
+    from kapi.client.auth.credentials import Presented
     from kapi.client.config import ClientConfig
-    from kapi.client.credentials import Presented
-    from kapi.client.observer import Observer
+    from kapi.client.transport.interface import Reply, Transport
+    from kapi.client.transport.observer import Observer
 
 JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -104,7 +104,7 @@ class RESTClient:
         *,
         on_warning: Callable[[str], None] | None = None,
         clock: Clock | None = None,
-        carrier: Carrier | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.config = config
         self._base = config.server.rstrip("/")
@@ -112,7 +112,7 @@ class RESTClient:
         self._proxy = proxy_for(config)
         self._limit = TokenBucket(config.qps, config.burst, clock=clock) if config.qps > 0 else None
         self._on_warning = on_warning or (lambda text: _log.warning("%s", text))
-        self._carrier = carrier
+        self._transport = transport
         self.observers: tuple[Observer, ...] = ()
         """Who follows what is sent; see `observer`."""
 
@@ -125,9 +125,9 @@ class RESTClient:
     async def close(self) -> None:
         """Close the connections; streams that are open end."""
         await self._credentials.close()
-        carrier, self._carrier = self._carrier, None
-        if carrier is not None:
-            await carrier.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
 
     async def request(
         self,
@@ -246,20 +246,20 @@ class RESTClient:
             await asyncio.sleep(delay)
 
     async def _once(self, request: _Request, presented: Presented, *, whole: bool) -> Reply:
-        if self._carrier is None:
+        if self._transport is None:
             # The HTTP library is most of what there is to import, so it waits until there is something to send.
-            from kapi.client.transport import Transport
+            from kapi.client.transport.httptransport import HTTPTransport
 
-            self._carrier = Transport(self.config, self._proxy)
+            self._transport = HTTPTransport(self.config, self._proxy)
         headers = [*request.headers, *presented.headers]
         if self.observers:
             with following(self.observers, request.method, request.url, headers) as exchange:
-                reply = await self._carrier.send(
+                reply = await self._transport.send(
                     request.method, request.url, headers, request.data, tls=presented.tls, whole=whole
                 )
                 exchange.status = reply.status
                 return reply
-        return await self._carrier.send(
+        return await self._transport.send(
             request.method, request.url, headers, request.data, tls=presented.tls, whole=whole
         )
 

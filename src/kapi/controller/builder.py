@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kapi.controller.host import ControllerHost
     from kapi.controller.predicate import Predicate
     from kapi.controller.queue import RateLimitingQueue
-    from kapi.controller.ratelimit import RateLimiter
+    from kapi.controller.queue.ratelimit import RateLimiter
     from kapi.controller.reconcile import ReconcileFunction, Reconciler, Request
     from kapi.controller.source import Source
     from kapi.informer.cached import PartialObjectMetadata

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from kapi.base.clock import SystemClock
 from kapi.base.log import ensure_configured
-from kapi.controller.controllermetrics import ControllerMeter
+from kapi.controller.metrics.controller import ControllerMeter
 from kapi.controller.queue import QueueShutDown, RateLimitingQueue
 from kapi.controller.reconcile import Request, Result, as_function, is_terminal
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from kapi.base.clock import Clock
-    from kapi.controller.ratelimit import RateLimiter
+    from kapi.controller.queue.ratelimit import RateLimiter
     from kapi.controller.reconcile import ReconcileFunction, Reconciler
     from kapi.controller.source import Source
     from kapi.controller.tracing import Tracing

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from kapi.client.observer import Ended, Outgoing
+    from kapi.client.transport.observer import Ended, Outgoing
     from kapi.controller.reconcile import Request, Result
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}

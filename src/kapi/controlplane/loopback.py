@@ -29,9 +29,9 @@ SERVER: Final = "http://in-process"
 def loopback_client(transport: InProcessTransport, *, agent: str, clock: Clock | None = None) -> Client:
     """A client of the server in this process. `agent` is who it is in managedFields."""
     config = ClientConfig(SERVER, user_agent=f"{agent}/{VERSION}")
-    carrier = Loopback(transport, config.user_agent)
+    loopback = Loopback(transport, config.user_agent)
     # What is deprecated is for people to know; a server need not tell itself.
-    return Client(rest=RESTClient(config, on_warning=lambda _: None, clock=clock, carrier=carrier))
+    return Client(rest=RESTClient(config, on_warning=lambda _: None, clock=clock, transport=loopback))
 
 
 class Loopback:

@@ -19,8 +19,8 @@ from kapi.client.discovery import DiscoveryClient
 from kapi.client.mapper import RESTMapper
 from kapi.informer.cached import PartialObjectMetadata, decoder_of
 from kapi.informer.informer import DRAIN_SECONDS, SharedInformer
+from kapi.informer.namespaces import Parts
 from kapi.informer.source import RESTSource, served_by
-from kapi.informer.spread import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ from kapi.informer.deltas import Delta, DeltaFIFO, DeltaType
 from kapi.informer.handlers import BUFFER, Change, Handler, Notice, Registration, decoding, undecoded
 from kapi.informer.indexer import Indexer, IndexFunction
 from kapi.informer.lister import Lister
-from kapi.informer.spread import reflecting
+from kapi.informer.namespaces import reflecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.informer.metrics import InformerMetrics
+    from kapi.informer.namespaces import Parts, SpreadReflector
     from kapi.informer.reflector import Pace, Reflector
     from kapi.informer.source import ListerWatcher
-    from kapi.informer.spread import Parts, SpreadReflector
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Summary
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kapi.informer.transitions import TRANSITIONS, Outcome, State
+from kapi.informer.states import TRANSITIONS, Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

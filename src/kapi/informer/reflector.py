@@ -28,8 +28,8 @@ from kapi.client.errors import AnswerError, ClientError
 from kapi.codec.errors import DecodeError
 from kapi.informer.backoff import Backoff, Delays
 from kapi.informer.cached import Cached, revision_number
-from kapi.informer.transitions import TRANSITIONS, Outcome, State, Step
-from kapi.informer.watchlines import read_change, read_event, read_mark
+from kapi.informer.states import TRANSITIONS, Outcome, State, Step
+from kapi.informer.watchevents import read_change, read_event, read_mark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kapi.cli.manifests import parse, read
-from kapi.cli.printing import CommandError
+from kapi.cli.printer import CommandError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kapi.client import ClientConfig, ConfigError
+from kapi.client.auth.execplugin import ExecConfig
 from kapi.client.kubeconfig import Kubeconfig
-from kapi.client.plugin import ExecConfig
 from kapi.codec import yaml
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kapi.base.tls import Authority, KeyPair
 from kapi.client import ClientConfig, ConfigError
-from kapi.client.credentials import Credentials, tls_context
+from kapi.client.auth.credentials import Credentials, tls_context
 
 
 def _present(credentials):

@@ -18,7 +18,9 @@ class Forbidden:
 
 sys.meta_path.insert(0, Forbidden())
 import kapi.client
-from kapi.client import client, config, credentials, discovery, dynamic, mapper, rest, sync, typed
+from kapi.client import client, config, discovery, dynamic, mapper, rest, sync, typed
+from kapi.client.auth import credentials, execplugin
+from kapi.client.transport import interface, metrics, observer, proxy, ratelimit
 print(sorted(name for name in sys.modules if name.startswith("kapi.api.builtin.") or name == "aiohttp"))
 print(sorted(name for name in sys.modules if name.split(".")[:2][-1] in ("server", "registry", "storage") and name.startswith("kapi.")))
 """

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from kapi.api import errors
 from kapi.client import RESTClient
 from kapi.client.errors import ConnectionLost
-from kapi.client.metrics import RequestMeter
-from kapi.client.observer import Outgoing
+from kapi.client.transport.metrics import RequestMeter
+from kapi.client.transport.observer import Outgoing
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 

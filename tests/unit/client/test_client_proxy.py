@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kapi.client import ClientConfig, ConfigError, ConnectError, RESTClient
-from kapi.client.proxy import proxy_for, without_password
+from kapi.client.transport.proxy import proxy_for, without_password
 
 
 def _proxy(server, proxy="", **environ):

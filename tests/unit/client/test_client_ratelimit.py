@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.base.clock import ManualClock
-from kapi.client.ratelimit import TokenBucket
+from kapi.client.transport.ratelimit import TokenBucket
 from virtual_time import LoopClock, run
 
 

@@ -6,7 +6,7 @@ import contextlib
 from prometheus_client import CollectorRegistry
 
 from kapi.controller.controller import Controller, ControllerOptions
-from kapi.controller.ratelimit import ItemExponential
+from kapi.controller.queue.ratelimit import ItemExponential
 from kapi.controller.reconcile import Request
 from kapi.controller.source import Trigger
 from virtual_time import LoopClock

@@ -16,7 +16,9 @@ class Forbidden:
             raise ImportError(f"{name} is not a base dependency")
 
 sys.meta_path.insert(0, Forbidden())
-from kapi.controller import builder, controller, enqueue, event, host, predicate, queue, ratelimit, reconcile, source
+from kapi.controller import builder, controller, enqueue, event, host, manager, metrics, objects, predicate, queue, reconcile
+from kapi.controller import recorder, source, tracing
+from kapi.controller.objects import conditions, finalizer, ownership, upsert
 print(sorted(name for name in sys.modules if name.split(".")[:2][-1] in ("server", "registry", "storage") and name.startswith("kapi.")))
 """
 

@@ -13,7 +13,7 @@ from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.api.errors import NotFound
 from kapi.client.errors import NoMatch
 from kapi.controller.manager import LeadershipLost
-from kapi.controller.ownership import set_controller_reference
+from kapi.controller.objects.ownership import set_controller_reference
 from live_plane import live_plane
 from reference_plane import reference_plane
 

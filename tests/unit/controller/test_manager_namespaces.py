@@ -11,7 +11,7 @@ import pytest
 from kapi import Client, Manager, ObjectKey, ObjectMeta
 from kapi.api.builtin.core_v1 import ConfigMap, Namespace, Secret
 from kapi.api.errors import AlreadyExists, NotFound
-from kapi.controller.ownership import set_controller_reference
+from kapi.controller.objects.ownership import set_controller_reference
 from kapi.controller.predicate import has_labels
 from live_plane import live_plane
 from reference_plane import reference_plane

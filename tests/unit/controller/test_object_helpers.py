@@ -7,9 +7,9 @@ import pytest
 
 from kapi.api.builtin import core_v1, meta_v1
 from kapi.base.clock import ManualClock
-from kapi.controller.conditions import find_condition, is_true, remove_condition, set_condition
-from kapi.controller.finalizer import add_finalizer, has_finalizer, remove_finalizer
-from kapi.controller.ownership import (
+from kapi.controller.objects.conditions import find_condition, is_true, remove_condition, set_condition
+from kapi.controller.objects.finalizer import add_finalizer, has_finalizer, remove_finalizer
+from kapi.controller.objects.ownership import (
     AlreadyOwnedError,
     is_controlled_by,
     is_owned_by,

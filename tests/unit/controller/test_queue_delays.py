@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kapi.controller.queue import LOW_PRIORITY, DelayingQueue, RateLimitingQueue
-from kapi.controller.ratelimit import ItemExponential
+from kapi.controller.queue.ratelimit import ItemExponential
 from virtual_time import LoopClock, run
 
 

@@ -132,7 +132,7 @@ def test_registries_do_not_know_each_other_and_are_not_kept_alive():
     queues = [WorkQueue("pods", clock=ManualClock(), registry=registry) for registry in registries]
     queues[0].add("a")
     assert [reader(registry)("adds_total") for registry in registries] == [1, 0]
-    from kapi.controller.queuemetrics import _families
+    from kapi.controller.metrics.queue import _families
 
     known = len(_families)
     registries.clear()

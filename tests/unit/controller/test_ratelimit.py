@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.base.clock import ManualClock
-from kapi.controller.ratelimit import Bucket, ItemExponential, MaxOf, default_rate_limiter
+from kapi.controller.queue.ratelimit import Bucket, ItemExponential, MaxOf, default_rate_limiter
 
 
 def test_exponential_delays_double_up_to_the_maximum_and_are_kept_per_key():

@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import kapi
 from kapi.client import Client, ClientConfig, RESTClient
 from kapi.client.errors import ConnectionLost
-from kapi.client.observer import Outgoing
+from kapi.client.transport.observer import Outgoing
 from kapi.controller.controller import reconcile_id
 from kapi.controller.manager import Manager
 from kapi.controller.reconcile import Request, Result, TerminalError
@@ -56,7 +56,7 @@ class Reply:
         return []
 
 
-class Carrier:
+class FakeTransport:
     """Answers with the next of `answers`, or raises it, and notes the headers it was given."""
 
     def __init__(self, *answers):
@@ -74,8 +74,8 @@ class Carrier:
         """Nothing to let go of."""
 
 
-def rest_of(carrier, traces):
-    rest = RESTClient(ClientConfig("https://server.example:6443", token="hush"), carrier=carrier)
+def rest_of(transport, traces):
+    rest = RESTClient(ClientConfig("https://server.example:6443", token="hush"), transport=transport)
     rest.observers = (traces.tracing,)
     return rest
 
@@ -201,8 +201,8 @@ def test_reconciles_are_traces_of_their_own_wherever_the_controller_was_started(
 
 
 def test_requests_of_a_reconcile_are_its_children_and_the_server_hears_of_them():
-    traces, carrier = Traces(), Carrier()
-    rest = rest_of(carrier, traces)
+    traces, transport = Traces(), FakeTransport()
+    rest = rest_of(transport, traces)
 
     async def reconcile(request):
         await rest.request("GET", "/apis/apps/v1/namespaces/default/deployments/web")
@@ -230,14 +230,14 @@ def test_requests_of_a_reconcile_are_its_children_and_the_server_hears_of_them()
         "url.template": "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
     }
     ids = request.context
-    told, is_sampled = sampled(carrier.headers[0])
+    told, is_sampled = sampled(transport.headers[0])
     assert told == f"00-{ids.trace_id:032x}-{ids.span_id:016x}"
     assert is_sampled
 
 
 def test_nothing_secret_is_in_a_span_and_no_baggage_is_sent():
-    traces, carrier = Traces(), Carrier(Reply(201))
-    rest = rest_of(carrier, traces)
+    traces, transport = Traces(), FakeTransport(Reply(201))
+    rest = rest_of(transport, traces)
 
     async def main():
         token = context.attach(baggage.set_baggage("customer", "hush"))
@@ -253,13 +253,13 @@ def test_nothing_secret_is_in_a_span_and_no_baggage_is_sent():
     asyncio.run(main())
     assert "hush" not in traces.spans[0].to_json()
     assert traces.spans[0].name == "POST /api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    assert carrier.headers[0]["authorization"] == "Bearer hush"
-    assert "baggage" not in carrier.headers[0]
+    assert transport.headers[0]["authorization"] == "Bearer hush"
+    assert "baggage" not in transport.headers[0]
 
 
 def test_requests_that_fail_say_so():
     traces = Traces()
-    rest = rest_of(Carrier(Reply(404), ConnectionLost("reset")), traces)
+    rest = rest_of(FakeTransport(Reply(404), ConnectionLost("reset")), traces)
 
     async def main():
         with traces.tracer.start_as_current_span("work"):
@@ -283,23 +283,23 @@ def test_each_try_of_a_request_is_a_span():
 
     async def main():
         with traces.tracer.start_as_current_span("work"):
-            await rest_of(Carrier(again), traces).request("GET", "/api/v1/pods")
+            await rest_of(FakeTransport(again), traces).request("GET", "/api/v1/pods")
 
     asyncio.run(main())
     assert [span.attributes.get("http.response.status_code") for span in traces.spans] == [429, 200, None]
 
 
 def test_requests_outside_of_any_span_are_not_traced():
-    traces, carrier = Traces(), Carrier()
+    traces, transport = Traces(), FakeTransport()
 
-    asyncio.run(rest_of(carrier, traces).request("GET", "/api/v1/pods"))
+    asyncio.run(rest_of(transport, traces).request("GET", "/api/v1/pods"))
     assert traces.spans == ()
-    assert "traceparent" not in carrier.headers[0]
+    assert "traceparent" not in transport.headers[0]
 
 
 def test_a_task_that_outlives_its_reconcile_is_not_part_of_it():
-    traces, carrier = Traces(), Carrier()
-    rest = rest_of(carrier, traces)
+    traces, transport = Traces(), FakeTransport()
+    rest = rest_of(transport, traces)
 
     async def main():
         with traces.tracer.start_as_current_span("work"):
@@ -316,12 +316,12 @@ def test_a_task_that_outlives_its_reconcile_is_not_part_of_it():
 
     asyncio.run(main())
     assert [span.name for span in traces.spans] == ["work"]
-    assert "traceparent" not in carrier.headers[0]
+    assert "traceparent" not in transport.headers[0]
 
 
 def test_the_server_hears_that_a_trace_is_not_sampled():
-    traces, carrier = Traces(sampler=ALWAYS_OFF), Carrier()
-    rest = rest_of(carrier, traces)
+    traces, transport = Traces(sampler=ALWAYS_OFF), FakeTransport()
+    rest = rest_of(transport, traces)
 
     async def main():
         with traces.tracer.start_as_current_span("work"):
@@ -329,7 +329,7 @@ def test_the_server_hears_that_a_trace_is_not_sampled():
 
     asyncio.run(main())
     assert traces.spans == ()
-    assert not sampled(carrier.headers[0])[1]
+    assert not sampled(transport.headers[0])[1]
 
 
 @pytest.mark.parametrize(
@@ -370,8 +370,8 @@ def test_a_watch_is_told_from_a_list():
 
 def test_a_manager_with_a_tracer_traces_what_runs_in_it_and_leaves_the_client_as_it_was():
     async def main():
-        traces, carrier = Traces(), Carrier()
-        rest = RESTClient(ClientConfig("https://server.example"), carrier=carrier)
+        traces, transport = Traces(), FakeTransport()
+        rest = RESTClient(ClientConfig("https://server.example"), transport=transport)
         manager = Manager(Client(rest=rest), tracer=traces.tracer)
         trigger = Trigger()
 

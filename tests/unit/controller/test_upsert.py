@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kapi import Client, Conflict, Manager, NotFound, ObjectKey, ObjectMeta
 from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.api.patch import mergepatch as patch
-from kapi.controller.upsert import Operation, create_or_patch, create_or_update, difference
+from kapi.controller.objects.upsert import Operation, create_or_patch, create_or_update, difference
 from live_plane import live_plane
 
 KIND = ("v1", "ConfigMap")

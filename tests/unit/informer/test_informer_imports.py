@@ -1,4 +1,4 @@
-"""The informer room installs and starts with the base dependencies alone, and touches no socket by itself."""
+"""The informer package installs and starts with the base dependencies alone, and touches no socket by itself."""
 
 import os
 import subprocess

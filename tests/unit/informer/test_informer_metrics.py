@@ -11,7 +11,7 @@ from kapi.client.errors import ConnectionLost
 from kapi.informer.cached import decoder_of
 from kapi.informer.informer import SharedInformer
 from kapi.informer.metrics import InformerMetrics
-from kapi.informer.spread import Parts
+from kapi.informer.namespaces import Parts
 
 
 class Rig:

@@ -11,7 +11,7 @@ from kapi.api.errors import ApiError, BadRequest, InternalError, NotFound, Timeo
 from kapi.client.errors import ConnectError, ConnectionLost
 from kapi.informer.cached import Intake, decoder_of
 from kapi.informer.reflector import Pace, Reflector
-from kapi.informer.transitions import TRANSITIONS, Outcome, State
+from kapi.informer.states import TRANSITIONS, Outcome, State
 
 
 class Store:

@@ -13,20 +13,22 @@ from kapi.api.crd import CustomResource, resource
 from kapi.client import Client
 from kapi.codec import yaml
 from kapi.informer import Lister, SharedInformerFactory
-from kapi.scaffold import clientset_kinds
+from kapi.scaffold.clientset import kinds as clientset_kinds
 from kapi.scaffold.clientset import package_of_classes, package_of_definitions
-from kapi.scaffold.clientset_imports import exported, imports
-from kapi.scaffold.clientset_kinds import NoClientset, Served, named
-from kapi.scaffold.clientset_verbs import VERBS
+from kapi.scaffold.clientset.imports import exported, imports
+from kapi.scaffold.clientset.kinds import NoClientset, Served, named
+from kapi.scaffold.clientset.verbs import VERBS
+from kapi.scaffold.definitions import read_definition
 from kapi.scaffold.models import NoTypes
-from kapi.scaffold.reading import read
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "crds").glob("*-crd.yaml"))
 LAMPS = (crd_classes.LampV1, crd_classes.LampV1Beta1, crd_classes.LampV1Alpha1)
 
 
 def definitions(*names):
-    return [read(yaml.decode(path.read_bytes())) for path in EXAMPLES if not names or path.name[:-9] in names]
+    return [
+        read_definition(yaml.decode(path.read_bytes())) for path in EXAMPLES if not names or path.name[:-9] in names
+    ]
 
 
 def methods(source):

@@ -14,7 +14,7 @@ from kapi.client import ALL_NAMESPACES, Client, ClientConfig
 from kapi.codec import yaml
 from kapi.informer import Handlers
 from kapi.scaffold.clientset import package_of_classes, package_of_definitions
-from kapi.scaffold.reading import read
+from kapi.scaffold.definitions import read_definition
 from live_plane import live_plane
 
 
@@ -195,7 +195,7 @@ spec:
 
 
 def test_a_definition_becomes_a_clientset_even_if_its_kind_has_a_name_that_is_taken(admin, generated):
-    defined = read(yaml.decode(DEFINITION))
+    defined = read_definition(yaml.decode(DEFINITION))
     package = generated("keys", package_of_definitions([defined]))
 
     async def check(client):

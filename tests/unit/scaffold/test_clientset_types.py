@@ -11,7 +11,7 @@ import pytest
 import kapi
 from kapi.codec import yaml
 from kapi.scaffold.clientset import package_of_definitions
-from kapi.scaffold.reading import read
+from kapi.scaffold.definitions import read_definition
 
 CRDS = Path(__file__).parents[2] / "crds"
 NETWORKS = """
@@ -120,7 +120,9 @@ def folder(tmp_path):
     (tmp_path / "networks.py").write_text(textwrap.dedent(NETWORKS))
     generate_sample(tmp_path)
     (tmp_path / "defined").mkdir()
-    definitions = [read(yaml.decode((CRDS / f"{name}-crd.yaml").read_bytes())) for name in ("collector", "route")]
+    definitions = [
+        read_definition(yaml.decode((CRDS / f"{name}-crd.yaml").read_bytes())) for name in ("collector", "route")
+    ]
     for name, text in package_of_definitions(definitions).items():
         (tmp_path / "defined" / name).write_text(text, encoding="utf-8")
     return tmp_path

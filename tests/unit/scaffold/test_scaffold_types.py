@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 import crd_classes
 from kapi.api.crd import definition
 from kapi.codec import yaml
-from kapi.scaffold.definitions import problems
+from kapi.scaffold.definitions import NotReadable, problems, read_definition
 from kapi.scaffold.models import NoTypes
-from kapi.scaffold.reading import NotReadable, read
 from kapi.scaffold.types import types_source
 from structural_strategies import schemas
 
@@ -40,7 +39,7 @@ def crd(schema, *, kind="Thing", version="v1", group="example.dev", **more):
 
 def spec(props, **more):
     """A definition whose spec has this schema."""
-    return read(crd({"type": "object", "properties": {"spec": props}}, **more))
+    return read_definition(crd({"type": "object", "properties": {"spec": props}}, **more))
 
 
 def fields(properties, **more):
@@ -146,7 +145,7 @@ class Network(crd.CustomResource, kw_only=True):
 
 
 def test_a_definition_makes_a_module():
-    assert types_source([read(yaml.decode(SMALL))]) == EXPECTED
+    assert types_source([read_definition(yaml.decode(SMALL))]) == EXPECTED
 
 
 FIELDS = {
@@ -378,7 +377,7 @@ def test_what_is_said_of_the_root_is_said_by_the_class(tmp_path):
             "spec": {"type": "object", "additionalProperties": {"type": "string"}},
         },
     }
-    obj = read(crd(root))
+    obj = read_definition(crd(root))
     assert comparable(there_and_back(obj, tmp_path)) == comparable(obj)
 
 
@@ -393,7 +392,7 @@ def test_what_is_said_of_a_kind_survives(tmp_path):
 def test_a_status_without_its_endpoint_and_the_reverse(tmp_path):
     status = {"type": "object", "properties": {"status": {"type": "object"}}}
     for obj in (crd(status), crd({"type": "object"}, subresources={"status": {}})):
-        assert comparable(there_and_back(read(obj), tmp_path)) == comparable(read(obj))
+        assert comparable(there_and_back(read_definition(obj), tmp_path)) == comparable(read_definition(obj))
 
 
 def test_versions_survive(tmp_path):
@@ -407,7 +406,7 @@ def test_versions_survive(tmp_path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_survive(path, tmp_path):
-    obj = read(yaml.decode(path.read_bytes()))
+    obj = read_definition(yaml.decode(path.read_bytes()))
     back = there_and_back(obj, tmp_path)
     assert comparable(back) == comparable(obj)
     assert problems(back) == []
@@ -416,14 +415,14 @@ def test_examples_survive(path, tmp_path):
 @given(schema=schemas())
 @settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=100)
 def test_any_structural_schema_survives(schema):
-    obj = read(crd(schema))
+    obj = read_definition(crd(schema))
     with tempfile.TemporaryDirectory() as folder:
         assert comparable(there_and_back(obj, Path(folder))) == comparable(obj)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_objects_of_the_examples_are_read_and_written(path, tmp_path):
-    obj = read(yaml.decode(path.read_bytes()))
+    obj = read_definition(yaml.decode(path.read_bytes()))
     kind = obj["spec"]["names"]["kind"]
     good = yaml.decode_all(path.with_name(path.name.replace("-crd", "-good")).read_bytes())
     stored = next(version["name"] for version in obj["spec"]["versions"] if version["storage"])
@@ -439,7 +438,7 @@ def test_objects_of_the_examples_are_read_and_written(path, tmp_path):
 
 @pytest.mark.slow
 def test_linters_formatters_and_type_checkers_are_content(tmp_path):
-    samples = [read(yaml.decode(path.read_bytes())) for path in EXAMPLES]
+    samples = [read_definition(yaml.decode(path.read_bytes())) for path in EXAMPLES]
     samples.append(spec({"type": "object", "properties": {name: props for name, (props, _) in FIELDS.items()}}))
     samples.append(definition(crd_classes.Kiosk))
     for index, obj in enumerate(samples):
@@ -471,7 +470,7 @@ def test_the_older_form_is_read():
             "validation": {"openAPIV3Schema": {"properties": {"spec": {"properties": {"a": {"type": "string"}}}}}},
         },
     }
-    source = types_source([read(obj)])
+    source = types_source([read_definition(obj)])
     assert '@crd.resource("example.dev/v1", status=True, columns=(crd.Column("A", ".spec.a"),))' in source
 
 
@@ -487,7 +486,7 @@ def test_a_version_without_a_schema_makes_no_types():
     obj = crd({"type": "object"})
     del obj["spec"]["versions"][0]["schema"]
     with pytest.raises(NoTypes, match=r"^things.example.dev has no schema at version v1$"):
-        types_source([read(obj)])
+        types_source([read_definition(obj)])
 
 
 @pytest.mark.parametrize("name", ['"', "\\", "\n"], ids=repr)
@@ -508,4 +507,4 @@ def test_names_no_field_can_have_make_no_types(name):
 )
 def test_what_is_no_definition_is_refused(change, message):
     with pytest.raises(NotReadable, match=message):
-        read(crd({"type": "object"}) | change)
+        read_definition(crd({"type": "object"}) | change)

@@ -14,7 +14,7 @@ import msgspec
 
 from kapi.api.errors import Conflict, NotFound
 from kapi.api.meta import is_deleting
-from kapi.controller.finalizer import add_finalizer, has_finalizer, remove_finalizer
+from kapi.controller.objects.finalizer import add_finalizer, has_finalizer, remove_finalizer
 from kapi.controller.reconcile import Request
 from kapi.controlplane.controllers.house import itself_unless_gone
 from kapi.controlplane.controllers.inventory import path_of

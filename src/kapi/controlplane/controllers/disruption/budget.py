@@ -9,7 +9,7 @@ import msgspec
 
 from kapi.api.meta import parse_time
 from kapi.api.values import scale_int_or_percent
-from kapi.controller.conditions import find_condition, set_condition
+from kapi.controller.objects.conditions import find_condition, set_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ from kapi.api.errors import ApiError, Conflict, NotFound
 from kapi.api.fielderror import quote
 from kapi.api.meta import format_time, is_deleting, parse_time
 from kapi.api.selectors import NOTHING, SelectorError, from_label_selector
-from kapi.controller.conditions import find_condition
+from kapi.controller.objects.conditions import find_condition
 from kapi.controller.reconcile import Request, Result
 from kapi.controlplane.controllers.disruption.budget import (
     Sums,

@@ -7,7 +7,7 @@ import pytest
 
 from kapi.api.crd import Column, CustomResource, Rule, resource
 from kapi.scaffold.definitions import BadDefinition, definitions_of, problems
-from kapi.scaffold.loading import NotLoaded, load
+from kapi.scaffold.loader import NotLoaded, load
 
 _number = itertools.count()
 KINDS = """

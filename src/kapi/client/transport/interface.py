@@ -48,7 +48,7 @@ class Reply(Protocol):
         ...
 
 
-class Carrier(Protocol):
+class Transport(Protocol):
     """Brings requests to one server. Failures are raised as `TransportError`; an answer is never one."""
 
     async def close(self) -> None:

@@ -17,17 +17,17 @@ from kapi.api.patch.creation import PatchCreationError
 from kapi.api.patch.lastapplied import ANNOTATION
 from kapi.api.patch.mergepatch import without_nulls
 from kapi.api.selectors import LabelSelector, SelectorError
-from kapi.cli.editing import each, fetch
-from kapi.cli.printing import CommandError, complain, with_source
+from kapi.cli.printer import CommandError, complain, with_source
+from kapi.cli.write import each, fetch
 from kapi.client.errors import NoMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kapi.api.meta import Object
-    from kapi.cli.editing import Writing
     from kapi.cli.manifests import Manifest
     from kapi.cli.session import Session
+    from kapi.cli.write import WriteOptions
     from kapi.client import APIResource, ResourceClient
 
 RETRIES: Final = 5
@@ -54,7 +54,7 @@ _PRUNED: Final = (
 class Apply:
     """One `apply`: its options, and what it has come across, for pruning."""
 
-    writing: Writing
+    options: WriteOptions
     server_side: bool = False
     force_conflicts: bool = False
     selector: str = ""
@@ -104,11 +104,11 @@ class Apply:
         self._seen.add(after["metadata"].get("uid", ""))
         if is_deleting(after):
             complain(f"Warning: Detected changes to resource {manifest.name} which is currently being deleted.")
-        self.writing.report(resource, after, operation)
+        self.options.report(resource, after, operation)
 
     async def _on_server(self, client: ResourceClient, manifest: Manifest) -> Object:
         try:
-            return await client.apply(manifest.obj, force=self.force_conflicts, **self.writing.options)
+            return await client.apply(manifest.obj, force=self.force_conflicts, **self.options.query)
         except Conflict as error:
             raise CommandError(error.message + _CONFLICT_ADVICE) from None
 
@@ -120,7 +120,7 @@ class Apply:
             try:
                 # Nulls mean "delete this" in a patch; in a new object there is nothing to delete.
                 body = without_nulls(with_last_applied(manifest.obj))
-                return await client.create(body, **self.writing.options), "created"
+                return await client.create(body, **self.options.query), "created"
             except ApiError as error:
                 raise with_source(error, "creating", manifest.source) from None
         if ANNOTATION not in (live["metadata"].get("annotations") or {}):
@@ -141,7 +141,7 @@ class Apply:
             if change is None:
                 return live, "unchanged"
             try:
-                return await client.patch(manifest.name, change[1], change[0], **self.writing.options), "configured"
+                return await client.patch(manifest.name, change[1], change[0], **self.options.query), "configured"
             except Conflict as error:
                 if attempt == RETRIES:
                     raise with_source(error, "patching", manifest.source) from None
@@ -184,9 +184,9 @@ class Apply:
             if is_deleting(item):
                 continue
             await client.delete(
-                metadata["name"], propagation="Background", uid=metadata["uid"], dry_run=self.writing.dry_run
+                metadata["name"], propagation="Background", uid=metadata["uid"], dry_run=self.options.dry_run
             )
-            self.writing.report(resource, item, "pruned")
+            self.options.report(resource, item, "pruned")
 
 
 def _merge_schema(gvk: GroupVersionKind) -> Any:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.controller.ordering import ReadyLine, Timetable
+from kapi.controller.queue.order import ReadyLine, Timetable
 
 
 def drain(line):

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from api_client import LEASES, Api
 from kapi.api.errors import ServiceUnavailable
 from kapi.client.errors import error_from_status
-from kapi.controller.leader import Election, LeaderElector
+from kapi.controller.manager.leaderelection import Election, LeaderElector
 from virtual_time import run
 
 

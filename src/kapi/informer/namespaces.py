@@ -19,7 +19,7 @@ from kapi.base.clock import SystemClock
 from kapi.client.errors import ClientError
 from kapi.informer.backoff import Backoff
 from kapi.informer.reflector import Pace, Reflector
-from kapi.informer.transitions import State
+from kapi.informer.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 if TYPE_CHECKING:
-    from kapi.client.observer import Ended, Outgoing
+    from kapi.client.transport.observer import Ended, Outgoing
 
 _BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 

@@ -56,7 +56,7 @@ class Reply:
     async def abort(self) -> None:
         """Drop the connection of a reply that has not been read to its end.
 
-        The connector aborts it; see there. Aborting here once more would be one call too many: on Python before 3.11.3 a
+        The connector aborts it; see there. Aborting here once more would be one call too many: on Python 3.11.2 a
         TLS transport that is aborted and then closed has no protocol left, and raises AttributeError.
         """
         self._response.close()
@@ -76,7 +76,7 @@ class _Connector(aiohttp.TCPConnector):
         super()._release(key, protocol, should_close=should_close)
 
 
-class Transport:
+class HTTPTransport:
     """A pool of connections to one server. Failures are raised as `TransportError`; an answer is never one."""
 
     def __init__(self, config: ClientConfig, proxy: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 from kapi.api import errors
 from kapi.base.clock import ManualClock
 from kapi.client import ClientConfig, ConfigError, RESTClient
-from kapi.client.credentials import Credentials
-from kapi.client.plugin import ClusterInfo, ExecConfig, ExecPlugin
+from kapi.client.auth.credentials import Credentials
+from kapi.client.auth.execplugin import ClusterInfo, ExecConfig, ExecPlugin
 
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"

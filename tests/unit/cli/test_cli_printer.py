@@ -3,7 +3,7 @@
 import pytest
 
 from kapi.api.errors import GroupResource, Invalid, NotFound, PlainError, Unauthorized
-from kapi.cli.printing import CommandError, ObjectPrinter, TablePrinter, as_list, error_text, with_source
+from kapi.cli.printer import CommandError, ObjectPrinter, TablePrinter, as_list, error_text, with_source
 from kapi.client import ConnectError, NoMatch, TransportTimeout
 
 COLUMNS = [

@@ -33,7 +33,7 @@ from kapi.api.keys import ObjectKey
 from kapi.api.meta import Object
 from kapi.api.scheme import SCHEME
 from kapi.codec import json
-from kapi.controller.reader import CachedClient
+from kapi.controller.manager.cachedclient import CachedClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,17 +16,17 @@ import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from kapi.client.auth.execplugin import ClusterInfo, ExecPlugin
 from kapi.client.errors import ConfigError
-from kapi.client.plugin import ClusterInfo, ExecPlugin
-from kapi.client.proxy import proxy_for
+from kapi.client.transport.proxy import proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from kapi.base.clock import Clock
+    from kapi.client.auth.execplugin import PluginCredentials
     from kapi.client.config import ClientConfig
-    from kapi.client.plugin import PluginCredentials
 
 _log = logging.getLogger("kapi.client")
 

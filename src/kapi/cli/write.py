@@ -1,6 +1,6 @@
 """`kapi create`, `kapi replace` and `kapi patch`: writes that say exactly what to do.
 
-Their opposite is `kapi apply`, in `applying`, which says how things should be.
+Their opposite is `kapi apply`, in `apply`, which says how things should be.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import ApiError, NotFound, UnsupportedMediaType
 from kapi.api.patch.mergepatch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from kapi.cli.printing import CommandError, ObjectPrinter, emit, kind_name, with_source
+from kapi.cli.printer import CommandError, ObjectPrinter, emit, kind_name, with_source
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 
@@ -29,7 +29,7 @@ PATCH_TYPES: Final = {"json": JSON_PATCH, "merge": MERGE_PATCH, "strategic": STR
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteOptions:
     """How to write and what to say about it. Field managers are kubectl's, for the commands mean the same."""
 
     field_manager: str
@@ -38,7 +38,9 @@ class Writing:
     output: str = ""
 
     @classmethod
-    def of(cls, field_manager: str, *, dry_run: str = "none", validate: str = "strict", output: str = "") -> Writing:
+    def of(
+        cls, field_manager: str, *, dry_run: str = "none", validate: str = "strict", output: str = ""
+    ) -> WriteOptions:
         """From options as they are typed."""
         if dry_run not in ("none", "server"):
             raise CommandError(f'--dry-run="{dry_run}": expected none or server; there is no dry run without a server')
@@ -49,7 +51,7 @@ class Writing:
         return cls(field_manager, dry_run == "server", VALIDATIONS[validate], output)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def query(self) -> dict[str, Any]:
         """What every write is sent with."""
         return {"field_manager": self.field_manager, "dry_run": self.dry_run, "field_validation": self.validation}
 
@@ -63,20 +65,20 @@ class Writing:
             emit(f"{kind_name(resource)}/{name} {operation}{suffix}\n")
 
 
-async def create(session: Session, manifests: Iterable[Manifest], writing: Writing) -> None:
+async def create_objects(session: Session, manifests: Iterable[Manifest], options: WriteOptions) -> None:
     """Create objects; one that is there already is an error."""
 
     async def one(manifest: Manifest, resource: APIResource, client: ResourceClient) -> None:
         try:
-            made = await client.create(manifest.obj, **writing.options)
+            made = await client.create(manifest.obj, **options.query)
         except ApiError as error:
             raise with_source(error, "creating", manifest.source) from None
-        writing.report(resource, made, "created")
+        options.report(resource, made, "created")
 
     await each(session, manifests, one, "create")
 
 
-async def replace(session: Session, manifests: Iterable[Manifest], writing: Writing) -> None:
+async def replace_objects(session: Session, manifests: Iterable[Manifest], options: WriteOptions) -> None:
     """Put objects in the place of those of their names.
 
     A manifest with a resourceVersion replaces that version and no other: `Conflict` when somebody was faster. One
@@ -86,10 +88,10 @@ async def replace(session: Session, manifests: Iterable[Manifest], writing: Writ
     async def one(manifest: Manifest, resource: APIResource, client: ResourceClient) -> None:
         try:
             obj = await _at_current_version(client, manifest)
-            written = await client.replace(obj, **writing.options)
+            written = await client.replace(obj, **options.query)
         except ApiError as error:
             raise with_source(error, "replacing", manifest.source) from None
-        writing.report(resource, written, "replaced")
+        options.report(resource, written, "replaced")
 
     await each(session, manifests, one, "replace")
 
@@ -104,12 +106,12 @@ async def _at_current_version(client: ResourceClient, manifest: Manifest) -> Obj
     return {**manifest.obj, "metadata": {**metadata, "resourceVersion": live["metadata"]["resourceVersion"]}}
 
 
-async def patch(
+async def patch_objects(
     session: Session,
     arguments: Sequence[str],
     document: Any,
     patch_type: str,
-    writing: Writing,
+    options: WriteOptions,
     *,
     subresource: str = "",
 ) -> None:
@@ -121,8 +123,8 @@ async def patch(
         client = session.client(resource)
         try:
             before = await session.get(resource, name, subresource=subresource)
-            options: dict[str, Any] = {"field_manager": writing.field_manager, "dry_run": writing.dry_run}
-            after = await client.patch(name, document, PATCH_TYPES[patch_type], subresource=subresource, **options)
+            query: dict[str, Any] = {"field_manager": options.field_manager, "dry_run": options.dry_run}
+            after = await client.patch(name, document, PATCH_TYPES[patch_type], subresource=subresource, **query)
         except UnsupportedMediaType as error:
             kind = f"{resource.gvk.api_version}, Kind={resource.kind}"
             session.failures.append(
@@ -131,7 +133,7 @@ async def patch(
         except ApiError as error:
             session.failures.append(error)
         else:
-            writing.report(resource, after, "patched" if after != before else "patched (no change)")
+            options.report(resource, after, "patched" if after != before else "patched (no change)")
 
 
 def read_patch(text: str | None, file: str | None) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kapi.api.errors import ApiError, NotFound
-from kapi.cli.printing import CommandError, ObjectPrinter, TablePrinter, as_list, complain, emit, kind_name
+from kapi.cli.printer import CommandError, ObjectPrinter, TablePrinter, as_list, complain, emit, kind_name
 from kapi.client.rest import JSON, TABLE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ OUTPUTS: Final = ("wide", "yaml", "json", "name")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """What was asked for. `events` prints each change with its type."""
 
     arguments: tuple[str, ...]
@@ -54,126 +54,124 @@ class Question:
         )
 
 
-async def raw(session: Session, path: str) -> None:
+async def print_raw(session: Session, path: str) -> None:
     """Print what the server answers at a path."""
-    where, _, query = path.partition("?")
-    pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    where, _, parameters = path.partition("?")
+    pairs = dict(pair.partition("=")[::2] for pair in parameters.split("&") if pair)
     answer = await session.rest.send("GET", where, query=pairs, accept="*/*")
     emit(answer.body.decode("utf-8", "replace"))
 
 
-async def get(session: Session, question: Question) -> None:
+async def print_objects(session: Session, query: Query) -> None:
     """Print objects or lists of them."""
-    targets = await _targets(session, question)
-    if question.as_table:
-        await _print_tables(session, question, targets)
+    targets = await _targets(session, query)
+    if query.as_table:
+        await _print_tables(session, query, targets)
     else:
-        await _print_objects(session, question, targets)
+        await _print_documents(session, query, targets)
 
 
-async def watch(session: Session, question: Question) -> None:
+async def print_changes(session: Session, query: Query) -> None:
     """Print what is there and then every change, until the server or the user ends it."""
-    targets = await _targets(session, question)
+    targets = await _targets(session, query)
     if len(targets) > 1:
         raise CommandError("one resource, or one object of it, can be watched at a time")
     target = targets[0]
-    client = session.client(target.resource, _namespace(session, question))
-    fields = ",".join(filter(None, (f"metadata.name={target.name}" if target.name else "", question.field_selector)))
-    accept = TABLE if question.as_table else JSON
-    show = _shower(question, target.resource)
+    client = session.client(target.resource, _namespace(session, query))
+    fields = ",".join(filter(None, (f"metadata.name={target.name}" if target.name else "", query.field_selector)))
+    accept = TABLE if query.as_table else JSON
+    show = _shower(query, target.resource)
     version, found = "", False
-    async for page in client.pages(label_selector=question.label_selector, field_selector=fields, accept=accept):
+    async for page in client.pages(label_selector=query.label_selector, field_selector=fields, accept=accept):
         version = page["metadata"]["resourceVersion"]
-        for part in [page] if question.as_table else _items(page, target.resource):
+        for part in [page] if query.as_table else _items(page, target.resource):
             show("ADDED", part)
         found = found or bool(page.get("rows") or page.get("items"))
     if target.name and not found:
         raise NotFound.of(target.resource.gvr.group_resource, target.name)
     async with client.watch(
-        resource_version=version, label_selector=question.label_selector, field_selector=fields, accept=accept
+        resource_version=version, label_selector=query.label_selector, field_selector=fields, accept=accept
     ) as events:
         async for event in events:
             show(event.type, event.object)
 
 
-def _shower(question: Question, resource: APIResource) -> Callable[[str, Object], None]:
+def _shower(query: Query, resource: APIResource) -> Callable[[str, Object], None]:
     """How a watch prints: a table that grows, or object after object."""
-    if question.as_table:
-        table = question.table(resource)
+    if query.as_table:
+        table = query.table(resource)
 
         def show_rows(event: str, part: Object) -> None:
-            table.add(part, event if question.events else "")
+            table.add(part, event if query.events else "")
             emit(table.flush())
 
         return show_rows
-    printer = ObjectPrinter(question.output, managed_fields=question.managed_fields)
+    printer = ObjectPrinter(query.output, managed_fields=query.managed_fields)
 
     def show_object(event: str, part: Object) -> None:
-        wrapped = question.events and question.output != "name"
+        wrapped = query.events and query.output != "name"
         emit(printer.text({"type": event, "object": part} if wrapped else part))
 
     return show_object
 
 
-async def _targets(session: Session, question: Question) -> list[Target]:
-    targets = await session.targets(question.arguments)
+async def _targets(session: Session, query: Query) -> list[Target]:
+    targets = await session.targets(query.arguments)
     named = [target for target in targets if target.name]
-    if named and (question.label_selector or question.field_selector):
+    if named and (query.label_selector or query.field_selector):
         raise CommandError("name cannot be provided when a selector is specified")
-    if question.all_namespaces and any(target.resource.namespaced for target in named):
+    if query.all_namespaces and any(target.resource.namespaced for target in named):
         raise CommandError("a resource cannot be retrieved by name across all namespaces")
     return targets
 
 
-def _namespace(session: Session, question: Question) -> str:
-    return "" if question.all_namespaces else session.namespace
+def _namespace(session: Session, query: Query) -> str:
+    return "" if query.all_namespaces else session.namespace
 
 
-async def _answers(session: Session, question: Question, target: Target, accept: str) -> list[Object]:
+async def _answers(session: Session, query: Query, target: Target, accept: str) -> list[Object]:
     """The object, or the pages of the list; what cannot be had is put among the failures."""
-    client = session.client(target.resource, _namespace(session, question))
+    client = session.client(target.resource, _namespace(session, query))
     try:
         if target.name:
             return [await session.get(target.resource, target.name, accept=accept)]
-        pages = client.pages(
-            label_selector=question.label_selector, field_selector=question.field_selector, accept=accept
-        )
+        pages = client.pages(label_selector=query.label_selector, field_selector=query.field_selector, accept=accept)
         return [page async for page in pages]
     except NotFound as error:
-        if not question.ignore_not_found:
+        if not query.ignore_not_found:
             session.failures.append(error)
     except ApiError as error:
         session.failures.append(error)
     return []
 
 
-async def _print_tables(session: Session, question: Question, targets: list[Target]) -> None:
+async def _print_tables(session: Session, query: Query, targets: list[Target]) -> None:
     with_kind = len({target.resource for target in targets}) > 1
     printed = False
     for resource in dict.fromkeys(target.resource for target in targets):
-        printer = question.table(resource, with_kind=with_kind)
+        printer = query.table(resource, with_kind=with_kind)
         for target in targets:
             if target.resource == resource:
-                for table in await _answers(session, question, target, TABLE):
+                for table in await _answers(session, query, target, TABLE):
                     printer.add(table)
         text = printer.flush()
         if text:
-            emit(("\n" if printed and question.headers else "") + text)
+            emit(("\n" if printed and query.headers else "") + text)
             printed = True
-    if not printed and not session.failures and not question.ignore_not_found:
-        in_one = not question.all_namespaces and all(target.resource.namespaced for target in targets)
+    if not printed and not session.failures and not query.ignore_not_found:
+        in_one = not query.all_namespaces and all(target.resource.namespaced for target in targets)
         complain(f"No resources found in {session.namespace} namespace." if in_one else "No resources found")
 
 
-async def _print_objects(session: Session, question: Question, targets: list[Target]) -> None:
+async def _print_documents(session: Session, query: Query, targets: list[Target]) -> None:
     found: list[Object] = []
     for target in targets:
-        for answer in await _answers(session, question, target, JSON):
+        for answer in await _answers(session, query, target, JSON):
             found += _items(answer, target.resource) if not target.name else [answer]
-    printer = ObjectPrinter(question.output, managed_fields=question.managed_fields)
+    printer = ObjectPrinter(query.output, managed_fields=query.managed_fields)
     if len(targets) == 1 and targets[0].name:
         emit("".join(map(printer.text, found)))
-    elif not (question.ignore_not_found and not found):
+    elif not (query.ignore_not_found and not found):
         emit(printer.text(as_list(found)))
 
 

@@ -33,12 +33,12 @@ from kapi.base.clock import SystemClock
 from kapi.base.log import ensure_configured
 from kapi.base.pages import Page, PageServer
 from kapi.client.dynamic import DynamicClient
-from kapi.client.metrics import RequestMeter
+from kapi.client.transport.metrics import RequestMeter
 from kapi.controller.builder import builder
 from kapi.controller.controller import Controller
 from kapi.controller.host import Measured
-from kapi.controller.leader import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election, LeaderElector
-from kapi.controller.reader import CachedClient
+from kapi.controller.manager.cachedclient import CachedClient
+from kapi.controller.manager.leaderelection import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election, LeaderElector
 from kapi.controller.recorder import EventRecorder
 from kapi.controller.tracing import Tracing
 from kapi.informer.factory import SharedInformerFactory, namespaces_of
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kapi.base.clock import Clock
     from kapi.client.client import Client
     from kapi.client.mapper import RESTMapper
-    from kapi.client.observer import Observer
+    from kapi.client.transport.observer import Observer
     from kapi.controller.builder import Builder
     from kapi.controller.host import Runnable
 

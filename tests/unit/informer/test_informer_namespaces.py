@@ -14,8 +14,8 @@ from kapi.client.errors import ConnectionLost, NoMatch
 from kapi.informer.cached import decoder_of
 from kapi.informer.indexer import by_label
 from kapi.informer.informer import SharedInformer
-from kapi.informer.spread import Parts
-from kapi.informer.transitions import State
+from kapi.informer.namespaces import Parts
+from kapi.informer.states import State
 
 
 class Recorder:

@@ -14,15 +14,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kapi.base.clock import SystemClock
-from kapi.controller.ordering import ReadyLine, Timetable
-from kapi.controller.queuemetrics import queue_meter
-from kapi.controller.ratelimit import default_rate_limiter
+from kapi.controller.metrics.queue import queue_meter
+from kapi.controller.queue.order import ReadyLine, Timetable
+from kapi.controller.queue.ratelimit import default_rate_limiter
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kapi.base.clock import Clock
-    from kapi.controller.ratelimit import RateLimiter
+    from kapi.controller.queue.ratelimit import RateLimiter
 
 K = TypeVar("K", bound=Hashable)
 

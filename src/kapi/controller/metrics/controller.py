@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from kapi.controller.meters import Families, counts, distributions, levels
+from kapi.controller.metrics.series import Families, counts, distributions, levels
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kapi.controller.meters import Count, Family, Level
+    from kapi.controller.metrics.series import Count, Family, Level
 
 RESULTS = ("success", "error", "requeue", "requeue_after")
 

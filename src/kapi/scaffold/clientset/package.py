@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kapi.scaffold.clientset_imports import exported, imports
-from kapi.scaffold.clientset_kinds import batches, kinds_of_classes, named
-from kapi.scaffold.clientset_verbs import VERBS
+from kapi.scaffold.clientset.imports import exported, imports
+from kapi.scaffold.clientset.kinds import batches, kinds_of_classes, named
+from kapi.scaffold.clientset.verbs import VERBS
 from kapi.scaffold.models import docstring
 from kapi.scaffold.source import Brackets, laid_out
 from kapi.scaffold.types import types_source
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kapi.api.crd import CustomResource
     from kapi.api.meta import Object
-    from kapi.scaffold.clientset_kinds import NamedKind
-    from kapi.scaffold.clientset_verbs import Verb
+    from kapi.scaffold.clientset.kinds import NamedKind
+    from kapi.scaffold.clientset.verbs import Verb
 
 MADE: Final = "Made by `kapi generate client`."
 _INDENT: Final = "    "

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client.core import GaugeMetricFamily
 
-from kapi.controller.meters import Families, counts, distributions
+from kapi.controller.metrics.series import Families, counts, distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from kapi.controller.meters import Distribution, Families, counts, distributions, levels
+from kapi.controller.metrics.series import Distribution, Families, counts, distributions, levels
 
 BOUNDS = (0.005, 0.1, 1.0, 2.5)
 LABELS = ("controller", "result")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.api.errors import ApiError, Forbidden, MethodNotAllowed, NotFound
-from kapi.cli.printing import CommandError, complain, emit, kind_name, with_source
+from kapi.cli.printer import CommandError, complain, emit, kind_name, with_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -1,0 +1,1 @@
+"""Credentials of a client: tokens, token files, client certificates, and exec plugins."""

@@ -1,0 +1,8 @@
+"""The manager of an operator: caches, controllers, leader election, metrics and probes, started and stopped together.
+
+`manager` runs the others, `cachedclient` reads from the caches, `leaderelection` holds the Lease.
+"""
+
+from kapi.controller.manager.manager import Leadership, LeadershipLost, Manager
+
+__all__ = ["Leadership", "LeadershipLost", "Manager"]
