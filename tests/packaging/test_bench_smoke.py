@@ -19,7 +19,7 @@ from bench.figures import median, quantile, times_better
 from bench.judging import EXAMPLES, judging
 from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
 from bench.table import KAPI, Row
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = [

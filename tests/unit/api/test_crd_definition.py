@@ -15,7 +15,7 @@ from kapi.api.crd import CustomResource, Model, UnsupportedType, definition, nam
 from kapi.api.crd.docstrings import class_doc, field_docs
 from kapi.api.crd.resources import plural_of
 from kapi.scaffold.definitions import problems
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 
 LAMPS = (classes.LampV1, classes.LampV1Beta1, classes.LampV1Alpha1)
 

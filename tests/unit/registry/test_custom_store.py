@@ -13,7 +13,7 @@ from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.custom.version import SelectableField, Subresources, Version
 from kapi.registry.encoding import CustomReader
 from kapi.registry.strategy import WriteContext
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.schema.cel.ast import (
+from kapi.schema.cel.syntax.ast import (
     Call,
     Comprehension,
     Expr,

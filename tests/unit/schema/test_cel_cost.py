@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.cost import sizes_of
-from kapi.schema.cel.declarations import declare
+from kapi.schema.cel.cost.estimator import sizes_of
+from kapi.schema.rules.declarations import declare
 from kapi.schema.cel.engine import Expression, compile_expression
-from kapi.schema.cel.estimates import LARGEST, NOTHING_YET, UNKNOWN, ZERO, Estimate, exactly, wrapped
+from kapi.schema.cel.cost.estimates import LARGEST, NOTHING_YET, UNKNOWN, ZERO, Estimate, exactly, wrapped
 from kapi.schema.cel.types import BOOL
 from kapi.schema.structural.model import read
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.code import BudgetExceeded
+from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.libraries.lists import GENERAL
 from kapi.schema.cel.libraries.lists import IMPLEMENTATIONS as LISTS
 from kapi.schema.cel.libraries.sets import IMPLEMENTATIONS as SETS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from cel_trees import nodes, show
 
-from kapi.schema.cel.ast import Comprehension, Select
-from kapi.schema.cel.parser import SyntaxErrors, parse
+from kapi.schema.cel.syntax.ast import Comprehension, Select
+from kapi.schema.cel.syntax.parser import SyntaxErrors, parse
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from cel_trees import nodes, show
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.ast import Expr, Literal
-from kapi.schema.cel.lexer import END, tokenize
-from kapi.schema.cel.parser import DEEPEST, LONGEST, SyntaxErrors, parse
+from kapi.schema.cel.syntax.ast import Expr, Literal
+from kapi.schema.cel.syntax.lexer import END, tokenize
+from kapi.schema.cel.syntax.parser import DEEPEST, LONGEST, SyntaxErrors, parse
 
 if TYPE_CHECKING:
     import random

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.adapting import adapter
-from kapi.schema.cel.checker import check
-from kapi.schema.cel.declarations import declare
+from kapi.schema.rules.adapters import adapter
+from kapi.schema.cel.check.checker import check
+from kapi.schema.rules.declarations import declare
 from kapi.schema.cel.libraries import FUNCTIONS
 from kapi.schema.cel.libraries.cidr import Network
 from kapi.schema.cel.libraries.ip import Address
@@ -24,10 +24,10 @@ from kapi.schema.cel.libraries.namedformats import Format
 from kapi.schema.cel.libraries.quantity import Amount
 from kapi.schema.cel.libraries.semver import Version
 from kapi.schema.cel.libraries.urls import Location
-from kapi.schema.cel.moments import format_timestamp
-from kapi.schema.cel.parser import parse
-from kapi.schema.cel.program import BudgetExceeded, EvaluationError, Program, ProgramError, compile_program
-from kapi.schema.cel.standard import STANDARD
+from kapi.schema.cel.times import format_timestamp
+from kapi.schema.cel.syntax.parser import parse
+from kapi.schema.cel.run.program import BudgetExceeded, EvaluationError, Program, ProgramError, compile_program
+from kapi.schema.cel.libraries.standard import STANDARD
 from kapi.schema.cel.types import BOOL, DOUBLE, DYN, INT, STRING, UINT, Object, Overload, Type, list_of, map_of
 from kapi.schema.cel.values import MAX_INT, MIN_INT, Duration, Optional, Timestamp, Uint, is_list
 from kapi.schema.structural.model import read
@@ -262,7 +262,7 @@ def test_implementations_can_be_added_by_overload() -> None:
 
 def test_every_declared_overload_can_be_called() -> None:
     """But for those that the compiler knows by their function."""
-    from kapi.schema.cel.program import _ALL
+    from kapi.schema.cel.run.program import _ALL
 
     by_function = {
         "_?_:_",

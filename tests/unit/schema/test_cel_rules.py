@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kapi.api.fielderror import FieldError, invalid, required, too_long
-from kapi.schema.cel import rules as rules_module
-from kapi.schema.cel.rules import REQUEST_BUDGET, Judge, check_rules, compile_rules, judge_default, not_judged
+from kapi.schema.rules import validator as rules_module
+from kapi.schema.rules.validator import REQUEST_BUDGET, Judge, check_rules, compile_rules, judge_default, not_judged
 from kapi.schema.structural.model import MISSING, read
 
 CORPUS = json.loads(Path(__file__).with_name("cel_rules_corpus.json").read_text())

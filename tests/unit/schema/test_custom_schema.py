@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kapi.schema.builtin.scalars import TypeMismatch
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 from kapi.schema.structural.defaultvalues import default_errors
 from tests.structural_strategies import objects, schemas
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kapi.registry.outcome import Admit, Build
     from kapi.registry.store import Rules
     from kapi.registry.strategy import WriteContext
-    from kapi.schema.structural.customschema import CustomSchema
+    from kapi.schema.customschema import CustomSchema
 
 MOST_FORMS = 8
 """How many forms of one object are remembered before the oldest, perhaps of rules long gone, are forgotten."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kapi.registry.custom.scale import ScalePaths
     from kapi.registry.custom.version import Version
     from kapi.registry.strategy import WriteContext
-    from kapi.schema.structural.customschema import CustomSchema
+    from kapi.schema.customschema import CustomSchema
 
 LARGE_BYTES = 64 * 1024
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 
 if TYPE_CHECKING:
     from kapi.cache.watchcache import Item

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.checker import check
-from kapi.schema.cel.cost import estimate
+from kapi.schema.cel.check.checker import check
+from kapi.schema.cel.cost.estimator import estimate
 from kapi.schema.cel.libraries import FUNCTIONS
-from kapi.schema.cel.parser import parse
-from kapi.schema.cel.program import Program, compile_program
-from kapi.schema.cel.standard import STANDARD
+from kapi.schema.cel.syntax.parser import parse
+from kapi.schema.cel.run.program import Program, compile_program
+from kapi.schema.cel.libraries.standard import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kapi.schema.cel.ast import Checked
-    from kapi.schema.cel.cost import Sizes
-    from kapi.schema.cel.estimates import Estimate
+    from kapi.schema.cel.syntax.ast import Checked
+    from kapi.schema.cel.cost.estimator import Sizes
+    from kapi.schema.cel.cost.estimates import Estimate
     from kapi.schema.cel.types import Type
 
 CALL_LIMIT: Final = 1_000_000

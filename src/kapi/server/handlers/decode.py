@@ -17,7 +17,7 @@ from kapi.codec.errors import DecodeError, UnknownMessage
 from kapi.codec.limits import BODY_BYTES, PROTOBUF_OFF_LOOP_BYTES
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.schema.builtin.typed import TypeMismatch
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, forbidden, invalid
 from kapi.registry.kinds.apiextensions import schemaprops
-from kapi.schema.cel.rules import REQUEST_BUDGET, check_rules, judge_default
+from kapi.schema.rules.validator import REQUEST_BUDGET, check_rules, judge_default
 from kapi.schema.structural.defaultvalues import default_errors
 from kapi.schema.structural.model import read
 from kapi.schema.structural.violations import unconvertible, violations

@@ -11,7 +11,7 @@ from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
 from kapi.registry.kinds.apiextensions import govalues
 from kapi.registry.kinds.apiextensions.leniency import MOST_SELECTABLE, Leniency, schema_of
-from kapi.schema.cel.fieldpaths import FieldPathError, resolve
+from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.model import read
 from kapi.schema.structural.violations import unconvertible
 

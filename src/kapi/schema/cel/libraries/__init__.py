@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.libraries import cidr, ip, lists, namedformats, quantity, regex, semver, sets, strings, urls
-from kapi.schema.cel.standard import STANDARD
+from kapi.schema.cel.libraries.standard import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.gotext import fixed_float, parse_int, quoted, short_float
-from kapi.schema.cel.moments import format_timestamp
+from kapi.schema.cel.times import format_timestamp
 from kapi.schema.cel.types import Type
 from kapi.schema.cel.values import Duration, EvaluationError, Timestamp, Uint, is_list, type_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.code import BudgetExceeded
-from kapi.schema.cel.operations import BY_FUNCTION, unsupported
+from kapi.schema.cel.run.code import BudgetExceeded
+from kapi.schema.cel.run.operations import BY_FUNCTION, unsupported
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,

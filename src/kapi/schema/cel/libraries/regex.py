@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.operations import compile_pattern
+from kapi.schema.cel.run.operations import compile_pattern
 from kapi.schema.cel.types import INT, STRING, Overload, list_of
 from kapi.schema.cel.values import EvaluationError, no_such_overload
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.operations import contains
+from kapi.schema.cel.run.operations import contains
 from kapi.schema.cel.types import BOOL, Overload, Param, list_of
 
 if TYPE_CHECKING:

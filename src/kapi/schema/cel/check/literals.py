@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.ast import Call, Checked, Comprehension, Expr, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.bindings import is_exact
-from kapi.schema.cel.formatstrings import judge_format
-from kapi.schema.cel.issues import Issue
-from kapi.schema.cel.moments import checked_timestamp, parse_duration, parse_timestamp
+from kapi.schema.cel.syntax.ast import Call, Checked, Comprehension, Expr, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.check.substitutions import is_exact
+from kapi.schema.cel.check.formatstrings import judge_format
+from kapi.schema.cel.syntax.issues import Issue
+from kapi.schema.cel.times import checked_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import OPTIONAL, Type
 from kapi.schema.cel.values import SECOND, EvaluationError
 from kapi.schema.patterns import pattern_problem

@@ -9,19 +9,19 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.calls import plan_call
-from kapi.schema.cel.code import FIRST_VARIABLE, SPENT, Code, Frame, ProgramError, Run, constant
-from kapi.schema.cel.loops import plan_loop
-from kapi.schema.cel.paths import plan_select, variable
-from kapi.schema.cel.prices import LIST_CREATION, MAP_CREATION
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.run.calls import plan_call
+from kapi.schema.cel.run.code import FIRST_VARIABLE, SPENT, Code, Frame, ProgramError, Run, constant
+from kapi.schema.cel.run.loops import plan_loop
+from kapi.schema.cel.run.paths import plan_select, variable
+from kapi.schema.cel.cost.prices import LIST_CREATION, MAP_CREATION
 from kapi.schema.cel.types import DYN, TYPE, UINT, Type
 from kapi.schema.cel.values import EvaluationError, Optional, Uint, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kapi.schema.cel.ast import Checked
+    from kapi.schema.cel.syntax.ast import Checked
 
 
 class Planner:

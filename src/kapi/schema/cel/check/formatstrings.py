@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kapi.schema.cel.ast import Call, Checked, Expr, ListExpr, MapExpr
-from kapi.schema.cel.issues import Issue
+from kapi.schema.cel.syntax.ast import Call, Checked, Expr, ListExpr, MapExpr
+from kapi.schema.cel.syntax.issues import Issue
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kapi.schema.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.callcost import Operand, estimate_call
-from kapi.schema.cel.declarations import KEY
-from kapi.schema.cel.estimates import NOTHING_YET, ONE, UNKNOWN, ZERO, Estimate, exactly
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.cost.calls import Operand, estimate_call
+from kapi.schema.rules.declarations import KEY
+from kapi.schema.cel.cost.estimates import NOTHING_YET, ONE, UNKNOWN, ZERO, Estimate, exactly
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,
@@ -34,8 +34,8 @@ from kapi.schema.cel.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.schema.cel.ast import Checked
-    from kapi.schema.cel.declarations import Declaration
+    from kapi.schema.cel.syntax.ast import Checked
+    from kapi.schema.rules.declarations import Declaration
     from kapi.schema.cel.types import Type
 
     Sizes = Callable[[Sequence[str]], Estimate | None]

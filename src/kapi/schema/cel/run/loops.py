@@ -10,9 +10,9 @@ from __future__ import annotations
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.ast import Call, Comprehension, Literal, MapExpr
-from kapi.schema.cel.code import LIMIT, SPENT, BudgetExceeded, Code, Frame, Run
-from kapi.schema.cel.paths import accumulator, variable
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Literal, MapExpr
+from kapi.schema.cel.run.code import LIMIT, SPENT, BudgetExceeded, Code, Frame, Run
+from kapi.schema.cel.run.paths import accumulator, variable
 from kapi.schema.cel.types import BOOL, LIST, MAP
 from kapi.schema.cel.values import (
     Duration,
@@ -27,7 +27,7 @@ from kapi.schema.cel.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kapi.schema.cel.planner import Planner
+    from kapi.schema.cel.run.planner import Planner
 
     Bind = Callable[[Frame, Any], None]
     Iterate = Callable[[Any], Iterator[Any]]

@@ -13,7 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from kapi.schema.builtin.scalars import TypeMismatch
-from kapi.schema.cel.rules import compile_rules, not_judged
+from kapi.schema.rules.validator import compile_rules, not_judged
 from kapi.schema.structural.defaulting import compile_default
 from kapi.schema.structural.defaultvalues import prune_defaults
 from kapi.schema.structural.listtypes import check_update, compile_list_types
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.api.ownership.shape import Shape
     from kapi.schema.builtin.mergekeys import MergeNode
-    from kapi.schema.cel.rules import Judge
+    from kapi.schema.rules.validator import Judge
 
     Reader = Callable[[Any], list[str]]
     Check = Callable[[Any, str], list[FieldError]]

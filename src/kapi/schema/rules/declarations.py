@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kapi.schema.cel.escaping import escape
+from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel import lexer
-from kapi.schema.cel.ast import Call, Entry, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.cursor import OPERAND, Cursor, Stop
-from kapi.schema.cel.escaping import RESERVED
-from kapi.schema.cel.issues import ExpressionErrors, Issue
-from kapi.schema.cel.lexer import END, IDENTIFIER, QUOTED, Token, tokenize
-from kapi.schema.cel.macros import Ids, MacroError, TreeTooLarge, expand
+from kapi.schema.cel.syntax import lexer
+from kapi.schema.cel.syntax.ast import Call, Entry, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.syntax.cursor import OPERAND, Cursor, Stop
+from kapi.schema.cel.syntax.identifiers import RESERVED
+from kapi.schema.cel.syntax.issues import ExpressionErrors, Issue
+from kapi.schema.cel.syntax.lexer import END, IDENTIFIER, QUOTED, Token, tokenize
+from kapi.schema.cel.syntax.macros import Ids, MacroError, TreeTooLarge, expand
 from kapi.schema.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kapi.schema.cel import lexer
-from kapi.schema.cel.issues import Issue
-from kapi.schema.cel.lexer import END, IDENTIFIER, QUOTED, Token
+from kapi.schema.cel.syntax import lexer
+from kapi.schema.cel.syntax.issues import Issue
+from kapi.schema.cel.syntax.lexer import END, IDENTIFIER, QUOTED, Token
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

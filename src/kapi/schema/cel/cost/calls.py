@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kapi.schema.cel.ast import Literal
-from kapi.schema.cel.estimates import LARGEST, ONE, UNKNOWN, ZERO, Estimate, exactly, wrapped
+from kapi.schema.cel.syntax.ast import Literal
+from kapi.schema.cel.cost.estimates import LARGEST, ONE, UNKNOWN, ZERO, Estimate, exactly, wrapped
 from kapi.schema.cel.types import BYTES, INT, STRING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.schema.cel.ast import Expr
+    from kapi.schema.cel.syntax.ast import Expr
     from kapi.schema.cel.types import Type
 
     Sizes = Callable[[Sequence[str]], Estimate | None]

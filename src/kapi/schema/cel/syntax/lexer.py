@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from kapi.schema.cel.issues import Issue
+from kapi.schema.cel.syntax.issues import Issue
 
 IDENTIFIER: Final = "IDENTIFIER"
 QUOTED: Final = "ESC_IDENTIFIER"

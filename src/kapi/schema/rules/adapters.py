@@ -12,9 +12,9 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.escaping import unescape
-from kapi.schema.cel.moments import parse_duration, parse_timestamp
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.syntax.identifiers import unescape
+from kapi.schema.cel.times import parse_duration, parse_timestamp
 from kapi.schema.cel.values import Duration, EvaluationError, MapList, SetList
 from kapi.schema.structural.model import Schema
 

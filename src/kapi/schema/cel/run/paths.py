@@ -10,16 +10,16 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.code import SPENT, Code, Frame, Run
-from kapi.schema.cel.escaping import unescape
+from kapi.schema.cel.run.code import SPENT, Code, Frame, Run
+from kapi.schema.cel.syntax.identifiers import unescape
 from kapi.schema.cel.types import INT, LIST, MAP, OPTIONAL, STRING, Object, Type
 from kapi.schema.cel.values import NONE, EvaluationError, Optional, Uint, find, is_list, show, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kapi.schema.cel.ast import Call, Select
-    from kapi.schema.cel.planner import Planner
+    from kapi.schema.cel.syntax.ast import Call, Select
+    from kapi.schema.cel.run.planner import Planner
 
     Step = Callable[[Any, Any], Any]
     """From a value and a key to what is there, or `_ABSENT`."""

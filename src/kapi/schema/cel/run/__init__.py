@@ -1,0 +1,1 @@
+"""Evaluation: checked trees compiled into closures that run on plain dictionaries within a budget."""
