@@ -13,7 +13,7 @@ from bench.client import LoadError
 from bench.definitions import example, example_object
 from bench.figures import Figure, quantile
 from kapi.codec import json
-from kapi.schema.structural.customschema import CustomSchema
+from kapi.schema.customschema import CustomSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,8 @@ for name in sys.argv[1:]:
     room = importlib.import_module(name)
     for module in pkgutil.walk_packages(room.__path__, name + "."):
         # The schemas of custom kinds are the server's business: users' patterns run on RE2, which comes with it.
-        if not module.name.startswith(("kapi.schema.cel", "kapi.schema.structural", "kapi.schema.customschema",
-                                       "kapi.schema.openapi")):
+        if not module.name.startswith(("kapi.schema.cel", "kapi.schema.structural", "kapi.schema.rules",
+                                       "kapi.schema.customschema", "kapi.schema.openapi")):
             importlib.import_module(module.name)
 """
 

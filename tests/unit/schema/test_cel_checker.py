@@ -12,11 +12,11 @@ from cel_variables import SELF, VARIABLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kapi.schema.cel.syntax.ast import Call, Checked, Select, StructExpr
 from kapi.schema.cel.check.checker import CheckErrors, check
+from kapi.schema.cel.libraries.standard import STANDARD
+from kapi.schema.cel.syntax.ast import Call, Checked, Select, StructExpr
 from kapi.schema.cel.syntax.issues import ExpressionErrors
 from kapi.schema.cel.syntax.parser import DEEPEST, SyntaxErrors, parse
-from kapi.schema.cel.libraries.standard import STANDARD
 from kapi.schema.cel.types import BOOL, DYN, INT, LIST, STRING, Object, Overload, Param, Type, list_of, map_of, type_of
 
 if TYPE_CHECKING:

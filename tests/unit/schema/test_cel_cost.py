@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.cost.estimator import sizes_of
-from kapi.schema.rules.declarations import declare
-from kapi.schema.cel.engine import Expression, compile_expression
 from kapi.schema.cel.cost.estimates import LARGEST, NOTHING_YET, UNKNOWN, ZERO, Estimate, exactly, wrapped
+from kapi.schema.cel.cost.estimator import sizes_of
+from kapi.schema.cel.engine import Expression, compile_expression
 from kapi.schema.cel.types import BOOL
+from kapi.schema.rules.declarations import declare
 from kapi.schema.structural.model import read
 
 CORPUS = json.loads(Path(__file__).with_name("cel_cost_corpus.json").read_text())

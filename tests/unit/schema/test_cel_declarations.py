@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.rules.adapters import adapter, merge, touched
-from kapi.schema.rules.declarations import declare
 from kapi.schema.cel.syntax.identifiers import escape, unescape
-from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.cel.syntax.parser import parse
 from kapi.schema.cel.types import DYN, INT, STRING, Object, list_of, map_of
 from kapi.schema.cel.values import Duration, MapList, SetList, Timestamp
+from kapi.schema.rules.adapters import adapter, merge, touched
+from kapi.schema.rules.declarations import declare
+from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.model import read
 
 STRING_PROPS = {"type": "string"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kapi.schema.cel.check.checker import CheckErrors
-from kapi.schema.cel.engine import CALL_LIMIT, ResultTypeError, compile_expression
 from kapi.schema.cel.cost.estimates import Estimate
-from kapi.schema.cel.syntax.parser import SyntaxErrors
+from kapi.schema.cel.engine import CALL_LIMIT, ResultTypeError, compile_expression
 from kapi.schema.cel.run.program import BudgetExceeded, EvaluationError, ProgramError
+from kapi.schema.cel.syntax.parser import SyntaxErrors
 from kapi.schema.cel.types import BOOL, DYN, INT, STRING, list_of
 
 VARIABLES = {"self": list_of(STRING), "n": INT}

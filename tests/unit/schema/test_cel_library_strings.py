@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.libraries.formatting import format_string
 from kapi.schema.cel.libraries.regex import IMPLEMENTATIONS as REGEX
 from kapi.schema.cel.libraries.strings import IMPLEMENTATIONS as STRINGS
+from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.types import Type
 from kapi.schema.cel.values import NONE, Duration, EvaluationError, Timestamp, Uint
 

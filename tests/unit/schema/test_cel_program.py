@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.rules.adapters import adapter
 from kapi.schema.cel.check.checker import check
-from kapi.schema.rules.declarations import declare
 from kapi.schema.cel.libraries import FUNCTIONS
 from kapi.schema.cel.libraries.cidr import Network
 from kapi.schema.cel.libraries.ip import Address
 from kapi.schema.cel.libraries.namedformats import Format
 from kapi.schema.cel.libraries.quantity import Amount
 from kapi.schema.cel.libraries.semver import Version
-from kapi.schema.cel.libraries.urls import Location
-from kapi.schema.cel.times import format_timestamp
-from kapi.schema.cel.syntax.parser import parse
-from kapi.schema.cel.run.program import BudgetExceeded, EvaluationError, Program, ProgramError, compile_program
 from kapi.schema.cel.libraries.standard import STANDARD
+from kapi.schema.cel.libraries.urls import Location
+from kapi.schema.cel.run.program import BudgetExceeded, EvaluationError, Program, ProgramError, compile_program
+from kapi.schema.cel.syntax.parser import parse
+from kapi.schema.cel.times import format_timestamp
 from kapi.schema.cel.types import BOOL, DOUBLE, DYN, INT, STRING, UINT, Object, Overload, Type, list_of, map_of
 from kapi.schema.cel.values import MAX_INT, MIN_INT, Duration, Optional, Timestamp, Uint, is_list
+from kapi.schema.rules.adapters import adapter
+from kapi.schema.rules.declarations import declare
 from kapi.schema.structural.model import read
 
 TABLE = json.loads(Path(__file__).with_name("cel_outcomes.json").read_text())

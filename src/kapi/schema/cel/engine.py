@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 from kapi.schema.cel.check.checker import check
 from kapi.schema.cel.cost.estimator import estimate
 from kapi.schema.cel.libraries import FUNCTIONS
-from kapi.schema.cel.syntax.parser import parse
-from kapi.schema.cel.run.program import Program, compile_program
 from kapi.schema.cel.libraries.standard import STANDARD
+from kapi.schema.cel.run.program import Program, compile_program
+from kapi.schema.cel.syntax.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kapi.schema.cel.syntax.ast import Checked
-    from kapi.schema.cel.cost.estimator import Sizes
     from kapi.schema.cel.cost.estimates import Estimate
+    from kapi.schema.cel.cost.estimator import Sizes
+    from kapi.schema.cel.syntax.ast import Checked
     from kapi.schema.cel.types import Type
 
 CALL_LIMIT: Final = 1_000_000

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kapi.api.fielderror import FieldError, forbidden, not_supported, required
-from kapi.schema.cel.cost.estimator import sizes_of
-from kapi.schema.rules.declarations import REQUEST_BYTES, Declaration, declare
-from kapi.schema.cel.engine import Expression, ResultTypeError, compile_expression
-from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.cost.estimates import LARGEST
-from kapi.schema.rules.fieldpaths import FieldPathError, resolve
-from kapi.schema.cel.syntax.issues import ExpressionErrors
+from kapi.schema.cel.cost.estimator import sizes_of
+from kapi.schema.cel.engine import Expression, ResultTypeError, compile_expression
 from kapi.schema.cel.run.program import ProgramError
+from kapi.schema.cel.syntax.identifiers import escape
+from kapi.schema.cel.syntax.issues import ExpressionErrors
 from kapi.schema.cel.types import BOOL, STRING, Type, optional_of
+from kapi.schema.rules.declarations import REQUEST_BYTES, Declaration, declare
+from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.model import Schema
 from kapi.schema.structural.report import Report, join
 from kapi.schema.structural.wording import invalid, json_text

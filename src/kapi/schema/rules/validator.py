@@ -12,14 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from kapi.api.fielderror import FieldError, forbidden, required
-from kapi.schema.rules.adapters import Touched, adapter, merge, touched
-from kapi.schema.rules.declarations import Declaration, declare, with_metadata
-from kapi.schema.cel.syntax.identifiers import escape
-from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.cel.run.program import BudgetExceeded
-from kapi.schema.rules.checks import OLD_SELF, SELF, RuleError, check_rules, compile_message, compile_rule
+from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.types import optional_of
 from kapi.schema.cel.values import NONE, EvaluationError, Optional
+from kapi.schema.rules.adapters import Touched, adapter, merge, touched
+from kapi.schema.rules.checks import OLD_SELF, SELF, RuleError, check_rules, compile_message, compile_rule
+from kapi.schema.rules.declarations import Declaration, declare, with_metadata
+from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.correlation import Comparison, correlate_items
 from kapi.schema.structural.model import MISSING, Schema
 from kapi.schema.structural.report import Report, join

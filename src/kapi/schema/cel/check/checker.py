@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kapi.schema.cel.check.literals import judge_literals
+from kapi.schema.cel.check.substitutions import Bindings, TooComplex, is_exact, most_general
+from kapi.schema.cel.libraries.standard import TYPE_NAMES
 from kapi.schema.cel.syntax.ast import (
     Call,
     Checked,
@@ -21,11 +24,8 @@ from kapi.schema.cel.syntax.ast import (
     Select,
     StructExpr,
 )
-from kapi.schema.cel.check.substitutions import Bindings, TooComplex, is_exact, most_general
 from kapi.schema.cel.syntax.identifiers import RESERVED
 from kapi.schema.cel.syntax.issues import ExpressionErrors, Issue
-from kapi.schema.cel.check.literals import judge_literals
-from kapi.schema.cel.libraries.standard import TYPE_NAMES
 from kapi.schema.cel.types import (
     BOOL,
     DYN,

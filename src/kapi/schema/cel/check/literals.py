@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.syntax.ast import Call, Checked, Comprehension, Expr, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.check.substitutions import is_exact
 from kapi.schema.cel.check.formatstrings import judge_format
+from kapi.schema.cel.check.substitutions import is_exact
+from kapi.schema.cel.syntax.ast import (
+    Call,
+    Checked,
+    Comprehension,
+    Expr,
+    ListExpr,
+    Literal,
+    MapExpr,
+    Select,
+    StructExpr,
+)
 from kapi.schema.cel.syntax.issues import Issue
 from kapi.schema.cel.times import checked_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import OPTIONAL, Type

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kapi.schema.cel.syntax.ast import Literal
 from kapi.schema.cel.cost.estimates import LARGEST, ONE, UNKNOWN, ZERO, Estimate, exactly, wrapped
+from kapi.schema.cel.syntax.ast import Literal
 from kapi.schema.cel.types import BYTES, INT, STRING
 
 if TYPE_CHECKING:

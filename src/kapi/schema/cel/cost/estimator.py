@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
 from kapi.schema.cel.cost.calls import Operand, estimate_call
-from kapi.schema.rules.declarations import KEY
 from kapi.schema.cel.cost.estimates import NOTHING_YET, ONE, UNKNOWN, ZERO, Estimate, exactly
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,
@@ -30,13 +29,14 @@ from kapi.schema.cel.types import (
     Object,
     Param,
 )
+from kapi.schema.rules.declarations import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kapi.schema.cel.syntax.ast import Checked
-    from kapi.schema.rules.declarations import Declaration
     from kapi.schema.cel.types import Type
+    from kapi.schema.rules.declarations import Declaration
 
     Sizes = Callable[[Sequence[str]], Estimate | None]
     """How large the value at a path may be; the first step of a path is a variable."""

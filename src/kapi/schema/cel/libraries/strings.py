@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.libraries.formatting import format_string
+from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.types import DYN, INT, STRING, Overload, list_of
 from kapi.schema.cel.values import EvaluationError, show
 

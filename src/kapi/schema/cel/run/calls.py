@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kapi.schema.cel.cost.prices import equality_price_of, price_of, text_price
+from kapi.schema.cel.libraries.regex import PATTERN_FUNCTIONS
 from kapi.schema.cel.run.code import SPENT, Code, Frame, ProgramError, Run, attempt, constant, settle
 from kapi.schema.cel.run.conversions import CONVERTERS
-from kapi.schema.cel.libraries.regex import PATTERN_FUNCTIONS
 from kapi.schema.cel.run.operations import compile_pattern
 from kapi.schema.cel.run.paths import plan_index
-from kapi.schema.cel.cost.prices import equality_price_of, price_of, text_price
 from kapi.schema.cel.types import BOOL, BYTES, INT, LIST, MAP, STRING, UINT, Object, Param, Type
 from kapi.schema.cel.values import EvaluationError, Optional, Uint, equal, is_list, no_such_overload, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.schema.cel.syntax.ast import Call, Expr
-    from kapi.schema.cel.run.planner import Planner
     from kapi.schema.cel.cost.prices import Price
+    from kapi.schema.cel.run.planner import Planner
+    from kapi.schema.cel.syntax.ast import Call, Expr
 
     Implementation = Callable[..., Any]
 

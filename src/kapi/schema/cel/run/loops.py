@@ -10,9 +10,9 @@ from __future__ import annotations
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.syntax.ast import Call, Comprehension, Literal, MapExpr
 from kapi.schema.cel.run.code import LIMIT, SPENT, BudgetExceeded, Code, Frame, Run
 from kapi.schema.cel.run.paths import accumulator, variable
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Literal, MapExpr
 from kapi.schema.cel.types import BOOL, LIST, MAP
 from kapi.schema.cel.values import (
     Duration,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import re2
 
 from kapi.schema.cel.run.conversions import CONVERSIONS
-from kapi.schema.cel.times import between, checked_duration, earlier, later, reader
 from kapi.schema.cel.run.optionals import INSERTIONS, OPTIONALS
+from kapi.schema.cel.times import between, checked_duration, earlier, later, reader
 from kapi.schema.cel.values import (
     MAX_INT,
     MAX_UINT,

@@ -18,8 +18,8 @@ from kapi.schema.cel.values import NONE, EvaluationError, Optional, Uint, find, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kapi.schema.cel.syntax.ast import Call, Select
     from kapi.schema.cel.run.planner import Planner
+    from kapi.schema.cel.syntax.ast import Call, Select
 
     Step = Callable[[Any, Any], Any]
     """From a value and a key to what is there, or `_ABSENT`."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.cost.prices import LIST_CREATION, MAP_CREATION
 from kapi.schema.cel.run.calls import plan_call
 from kapi.schema.cel.run.code import FIRST_VARIABLE, SPENT, Code, Frame, ProgramError, Run, constant
 from kapi.schema.cel.run.loops import plan_loop
 from kapi.schema.cel.run.paths import plan_select, variable
-from kapi.schema.cel.cost.prices import LIST_CREATION, MAP_CREATION
+from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
 from kapi.schema.cel.types import DYN, TYPE, UINT, Type
 from kapi.schema.cel.values import EvaluationError, Optional, Uint, show
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel import libraries
+from kapi.schema.cel.libraries.standard import STANDARD
 from kapi.schema.cel.run.code import FIRST_VARIABLE, SPENT, BudgetExceeded, ProgramError
 from kapi.schema.cel.run.operations import BY_FUNCTION, IMPLEMENTATIONS
 from kapi.schema.cel.run.planner import Planner
-from kapi.schema.cel.libraries.standard import STANDARD
 from kapi.schema.cel.values import EvaluationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kapi.schema.cel.syntax.ast import Checked
     from kapi.schema.cel.run.code import Run
+    from kapi.schema.cel.syntax.ast import Checked
     from kapi.schema.cel.types import Type
 
 __all__ = ["BudgetExceeded", "EvaluationError", "Program", "ProgramError", "compile_program"]

@@ -9,7 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kapi.schema.cel.syntax.ast import Call, Comprehension, Entry, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Entry,
+    Expr,
+    Ident,
+    ListExpr,
+    Literal,
+    MapExpr,
+    Select,
+    StructExpr,
+)
 from kapi.schema.cel.types import BOOL, INT
 
 if TYPE_CHECKING:
