@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from kapi.api.go.text import quote
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,11 +32,6 @@ class FieldError(NamedTuple):
     def cause(self) -> dict[str, str]:
         """The entry of `details.causes`."""
         return {"reason": self.reason, "message": self.body, "field": self.field}
-
-
-def quote(text: str) -> str:
-    """A string as Go's %q would print it; the JSON form differs only for characters nobody puts in names."""
-    return _encode(text).decode()
 
 
 def show(value: Any) -> str:

@@ -14,6 +14,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kapi.api import fielderror
+from kapi.api.go.addresses import IPAddress, parse_ip, parse_ip_sloppy
+from kapi.api.go.text import quote
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
@@ -377,25 +379,25 @@ def group_id(gid: int) -> list[str]:
 
 def ip(value: str, *, canonical: bool = False) -> list[str]:
     """An IPv4 or IPv6 address. New fields also ask for the one canonical spelling (RFC 5952)."""
-    address = _lenient_address(value)
+    address = parse_ip_sloppy(value)
     if address is None:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
-    if _strict_address(value) is None:
+    if parse_ip(value) is None:
         return ["must not have leading 0s"]
     if _is_mapped(address):
         return ["must not be an IPv4-mapped IPv6 address"]
     if canonical and value != str(address):
-        return [f"must be in canonical form ({fielderror.quote(str(address))})"]
+        return [f"must be in canonical form ({quote(str(address))})"]
     return []
 
 
 def cidr(value: str, *, canonical: bool = False) -> list[str]:
     """An address range. New fields also ask for the one canonical spelling."""
     text, _, bits = value.partition("/")
-    address = _lenient_address(text)
+    address = parse_ip_sloppy(text)
     if address is None or not _is_number(bits) or int(bits) > address.max_prefixlen:
         return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
-    if _strict_address(text) is None or bits != str(int(bits)):
+    if parse_ip(text) is None or bits != str(int(bits)):
         return ["must not have leading 0s in IP or prefix length"]
     if _is_mapped(address):
         return ["must not have an IPv4-mapped IPv6 address"]
@@ -403,7 +405,7 @@ def cidr(value: str, *, canonical: bool = False) -> list[str]:
     if network.network_address != address:
         return ["must not have bits set beyond the prefix length"]
     if canonical and value != str(network):
-        return [f"must be in canonical form ({fielderror.quote(str(network))})"]
+        return [f"must be in canonical form ({quote(str(network))})"]
     return []
 
 
@@ -411,21 +413,5 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _is_mapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _is_mapped(address: IPAddress) -> bool:
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
-
-
-def _strict_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return None if "%" in text else ipaddress.ip_address(text)
-    except ValueError:
-        return None
-
-
-def _lenient_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Read an address whose IPv4 part may have leading zeros, which were once accepted and get their own sentence."""
-    head, colon, tail = text.rpartition(":")
-    octets = tail.split(".")
-    if len(octets) == 4 and all(_is_number(octet) for octet in octets):
-        tail = ".".join(str(int(octet)) for octet in octets)
-    return _strict_address(head + colon + tail)

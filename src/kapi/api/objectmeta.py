@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kapi.api import names
-from kapi.api.fielderror import FieldError, forbidden, immutable, invalid, quote, required, too_long
+from kapi.api.fielderror import FieldError, forbidden, immutable, invalid, required, too_long
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time, parse_time
 from kapi.api.selectors import validate_labels
 

@@ -1,6 +1,6 @@
-"""Values that are more than their JSON type: quantities, int-or-percent, Go durations; and a selector as text.
+"""Values that are more than their JSON type: quantities, int-or-percent; and a selector as text.
 
-`500m` of CPU, `25%` of replicas and `1h30m` are strings on the wire and numbers in every rule about them. Quantities
+`500m` of CPU and `25%` of replicas are strings on the wire and numbers in every rule about them. Quantities
 are exact (integers, never floats), print what the reference server prints, and take bounded time whatever the text.
 Pure functions and immutable values; no I/O.
 """
@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.api.selectors import SelectorError, from_label_selector
 
 if TYPE_CHECKING:
@@ -291,71 +291,6 @@ def scale_int_or_percent(value: int | str, total: int, *, round_up: bool) -> int
         raise ValueError(f"invalid value for IntOrString: invalid value {quote(value)}: {syntax}")
     product = int(digits) * total
     return -(-product // 100) if round_up else product // 100
-
-
-# -- Go durations -----------------------------------------------------------------------------------------------------
-
-_UNITS = {
-    "ns": 1,
-    "us": 10**3,
-    "\u00b5s": 10**3,
-    "\u03bcs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_next_term = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]*)").match
-
-
-def parse_go_duration(text: str) -> float:
-    """Seconds from `1h30m`, `1.5s`, `-2m`, `0`; raises ValueError with Go's text."""
-    rest = text[1:] if text[:1] in {"+", "-"} else text
-    if rest == "0":
-        return 0.0
-    if not rest or len(rest) > 100:
-        raise ValueError(f"time: invalid duration {quote(text)}")
-    total = 0
-    while rest:
-        term = _next_term(rest)
-        if term is None or not (term[1] or term[2]):
-            raise ValueError(f"time: invalid duration {quote(text)}")
-        total += _term_nanoseconds(text, term[1], term[2] or "", term[3])
-        rest = rest[term.end() :]
-    if total > _MAX_INT64:
-        raise ValueError(f"time: invalid duration {quote(text)}")
-    return (-total if text[0] == "-" else total) / 10**9
-
-
-def _term_nanoseconds(text: str, whole: str, fraction: str, unit: str) -> int:
-    if not unit:
-        raise ValueError(f"time: missing unit in duration {quote(text)}")
-    if unit not in _UNITS:
-        raise ValueError(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
-    return int((whole or "0") + fraction) * _UNITS[unit] // _power(len(fraction))
-
-
-def format_go_duration(seconds: float) -> str:
-    """Seconds as Go prints a duration: `1h0m0s`, `1.5s`, `20ms`, `0s`."""
-    nanoseconds = round(abs(seconds) * 10**9)
-    if nanoseconds == 0:
-        return "0s"
-    sign = "-" if seconds < 0 else ""
-    for unit, size in (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6)):
-        if nanoseconds < size * 1000:
-            return f"{sign}{_with_fraction(nanoseconds, size)}{unit}"
-    minutes, below = divmod(nanoseconds, 60 * 10**9)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_with_fraction(below, 10**9)}s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
-
-
-def _with_fraction(amount: int, size: int) -> str:
-    whole, fraction = divmod(amount, size)
-    digits = str(fraction).rjust(len(str(size)) - 1, "0").rstrip("0") if fraction else ""
-    return f"{whole}.{digits}" if digits else str(whole)
 
 
 # -- label selectors --------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
+from kapi.api.go.types import unmarshal_error
 from kapi.codec import syntax
 from kapi.codec.errors import DecodeError
 from kapi.codec.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTERS, STRICT_PROBLEMS
@@ -146,7 +147,7 @@ def _within_int64(value: Any) -> Any:
 
 def _out_of_range(number: str) -> DecodeError:
     shown = number if len(number) <= NUMBER_CHARACTERS else number[:NUMBER_CHARACTERS] + "..."
-    return DecodeError(f"json: cannot unmarshal number {shown} into Go value of type float64")
+    return DecodeError(unmarshal_error(f"number {shown}", "float64"))
 
 
 def _refusal(data: bytes, error: Exception) -> DecodeError:
@@ -163,7 +164,7 @@ def _refusal(data: bytes, error: Exception) -> DecodeError:
     if isinstance(error.__cause__, DecodeError):  # raised by `_float`, wrapped by msgspec
         return error.__cause__
     if isinstance(error, msgspec.ValidationError):  # more digits than msgspec looks at
-        return DecodeError("json: cannot unmarshal number into Go value of type float64")
+        return DecodeError(unmarshal_error("number", "float64"))
     if len(data) <= JSON_EXPLAINED_BYTES:
         return DecodeError("invalid surrogate pair in string literal")
     if "truncated" in text:

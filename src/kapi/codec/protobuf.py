@@ -18,6 +18,7 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from kapi.api.go.durations import format_duration
 from kapi.codec import json
 from kapi.codec.errors import DecodeError, UnknownMessage
 from kapi.codec.limits import PROTOBUF_DEPTH, PROTOBUF_FIELDS
@@ -383,25 +384,3 @@ _READERS: Final[dict[str, Callable[[_Reader, int, int, int], Any]]] = {
     "@schemaorstrings": _schema_or_strings,
     "@schemaorbool": _schema_or_bool,
 }
-
-
-def format_duration(nanoseconds: int) -> str:
-    """A duration as Go prints it: `1h0m0.5s`, `1.5ms`, `0s`."""
-    if nanoseconds == 0:
-        return "0s"
-    sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
-        if left < size * 1000:
-            return f"{sign}{_decimal(left, size)}{unit}"
-    minutes, left = divmod(left, 60_000_000_000)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(left, 1_000_000_000)}s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return f"{sign}{hours}h{text}" if hours else sign + text
-
-
-def _decimal(value: int, size: int) -> str:
-    whole, fraction = divmod(value, size)
-    digits = str(size + fraction)[1:].rstrip("0")
-    return f"{whole}.{digits}" if digits else str(whole)

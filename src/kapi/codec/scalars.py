@@ -10,8 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-import struct
 from typing import Final
+
+from kapi.api.go.text import short_float, to_single
 
 Scalar = str | int | float | bool | None
 
@@ -62,41 +63,12 @@ def needs_quotes(text: str) -> bool:
 def format_float(value: float, *, single: bool = False) -> str:
     """A float as Go's `%g` writes it, with as few digits as identify it; `single` counts as float32 would."""
     if single:
-        value = _to_single(value)
+        value = to_single(value)
     if math.isnan(value):
         return ".nan"
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
-    digits, exponent = _shortest(value, single=single)
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    if exponent < -4 or exponent >= 6:
-        point = "." if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{point}{digits[1:]}e{exponent:+03d}"
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
-    fraction = digits[exponent + 1 :]
-    return f"{sign}{whole}.{fraction}" if fraction else sign + whole
-
-
-def _shortest(value: float, *, single: bool) -> tuple[str, int]:
-    """The significant digits and the decimal exponent of the first."""
-    for precision in range(18):
-        text = f"{abs(value):.{precision}e}"
-        read = float(text)
-        if (_to_single(read) if single else read) == abs(value):
-            break
-    mantissa, _, exponent = text.partition("e")
-    return mantissa.replace(".", "").rstrip("0") or "0", int(exponent)
-
-
-def _to_single(value: float) -> float:
-    """The nearest float32."""
-    try:
-        nearest: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    return nearest
+    return short_float(value, single=single)
 
 
 def _number(text: str) -> Scalar:

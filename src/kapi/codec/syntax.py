@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kapi.api.go.text import quote_character
+
 _END: Final = "unexpected end of JSON input"
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+")
-_ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 39: "\\'", 92: "\\\\"}
 _AFTER_KEY = "after object key"
 _KEY_WANTED = "looking for beginning of object key string"
 
@@ -30,16 +31,6 @@ def explain(data: bytes) -> str | None:
     except _SyntaxError as error:
         return str(error)
     return None
-
-
-def quote_character(byte: int) -> str:
-    """A byte as Go prints it in a message: in single quotes, escaped where it has to be."""
-    if byte in _ESCAPES:
-        return f"'{_ESCAPES[byte]}'"
-    text = chr(byte)
-    if text.isprintable():
-        return f"'{text}'"
-    return f"'\\x{byte:02x}'" if byte < 0x80 else f"'\\u{byte:04x}'"
 
 
 def _fail(data: bytes, at: int, context: str) -> _SyntaxError:

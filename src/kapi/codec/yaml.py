@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import yaml as pyyaml
 from yaml import events
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.codec.limits import BODY_BYTES, STRICT_PROBLEMS, YAML_ALIASED_NODES, YAML_BYTES, YAML_DEPTH, YAML_NODES

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError, RequestEntityTooLarge
-from kapi.api.fielderror import invalid, quote
+from kapi.api.fielderror import invalid
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update

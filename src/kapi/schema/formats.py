@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import re2
 
+from kapi.api.go.durations import parse_duration
 from kapi.schema.structural.checks import addresses
 
 if TYPE_CHECKING:
@@ -36,17 +37,6 @@ def _pattern(expression: str) -> Judge:
 
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
 _CLOCK: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})").fullmatch
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "\u00b5s": 10**3,
-    "\u03bcs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_SPAN: Final = re.compile(r"(?:([0-9]+)(?:\.[0-9]*)?|\.[0-9]+)([nu\u00b5\u03bcm]?s|[mh])").match
 # On RE2, because a long run of digits without a unit is quadratic for a backtracking engine.
 _LOOSE_SPAN: Final = re2.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z\x{b5}]+)")
 _LOOSE_UNIT: Final = _pattern(
@@ -87,17 +77,11 @@ def is_duration(text: str) -> bool:
 
 
 def _is_go_duration(text: str) -> bool:
-    at, end = 1 if text[:1] in {"-", "+"} else 0, len(text)
-    if text[at:] == "0":
-        return True
-    total, found = 0, False
-    while at < end:
-        match = _SPAN(text, at)
-        digits = (match[1] or "").lstrip("0") if match else ""
-        if match is None or len(digits) > 19:
-            return False
-        total, found, at = total + int(digits or "0") * _UNITS[match[2]], True, match.end()
-    return found and total <= _INT64_MAX
+    try:
+        parse_duration(text)
+    except ValueError:
+        return False
+    return True
 
 
 # --- numbers of things ------------------------------------------------------------------------------------------------

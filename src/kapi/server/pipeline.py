@@ -24,7 +24,7 @@ from kapi.api.errors import (
     Timeout,
     TooManyRequests,
 )
-from kapi.api.values import parse_go_duration
+from kapi.api.go.durations import SECOND, parse_duration
 from kapi.server.authz.authorizer import attributes_of, refusal
 from kapi.server.context import Context
 from kapi.server.handlers.respond import error_response, warning_headers
@@ -129,7 +129,7 @@ def _deadline(context: Context) -> float | None:
     if not text:
         return DEFAULT_DEADLINE
     try:
-        seconds = parse_go_duration(text)
+        seconds = parse_duration(text) / SECOND
     except ValueError as error:
         raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
     return seconds if 0 < seconds < DEFAULT_DEADLINE else DEFAULT_DEADLINE

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.patch.mergepatch import go_format, merge, without_nulls
+from kapi.api.patch.mergepatch import merge, without_nulls
 
 scalars = st.one_of(st.booleans(), st.integers(-9, 9), st.sampled_from(["", "x", "y"]))
 keys = st.sampled_from("abc")
@@ -73,19 +73,3 @@ def test_nulls_go_from_objects_and_stay_in_lists(value):
         return sum(map(null_keys, item)) if isinstance(item, list) else 0
 
     assert null_keys(without_nulls(value)) == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"b": [1, "x"], "a": {"c": None, "d": True}}, "map[a:map[c:<nil> d:true] b:[1 x]]"),
-        ([], "[]"),
-        (1.5, "1.5"),
-        (2.0, "2"),
-        (1e21, "1e+21"),
-        (1.5e-7, "1.5e-07"),
-        (0.0, "0"),
-    ],
-)
-def test_values_print_as_go_prints_them(value, text):
-    assert go_format(value) == text

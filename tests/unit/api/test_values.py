@@ -8,10 +8,8 @@ from kapi.api.values import (
     BINARY_SI,
     Quantity,
     canonical_quantity,
-    format_go_duration,
     is_percent,
     label_selector_to_text,
-    parse_go_duration,
     parse_quantity,
     scale_int_or_percent,
 )
@@ -176,61 +174,6 @@ def test_only_percentages_scale():
 
 
 # -- durations --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0", 0),
-        ("1h30m", 5400),
-        ("1.5s", 1.5),
-        ("-2m", -120),
-        ("+20ms", 0.02),
-        (".5h", 1800),
-        ("1us", 1e-6),
-        ("1µs", 1e-6),
-    ],
-)
-def test_go_durations_are_read(text, seconds):
-    assert parse_go_duration(text) == seconds
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", 'time: invalid duration ""'),
-        (".s", 'time: invalid duration ".s"'),
-        ("1", 'time: missing unit in duration "1"'),
-        ("1d", 'time: unknown unit "d" in duration "1d"'),
-        ("9999999999h", 'time: invalid duration "9999999999h"'),
-    ],
-)
-def test_bad_durations_say_why(text, message):
-    with pytest.raises(ValueError) as caught:
-        parse_go_duration(text)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (5400, "1h30m0s"),
-        (60, "1m0s"),
-        (1.5, "1.5s"),
-        (0.02, "20ms"),
-        (1.5e-6, "1.5µs"),
-        (-61.25, "-1m1.25s"),
-    ],
-)
-def test_go_durations_are_printed(seconds, text):
-    assert format_go_duration(seconds) == text
-
-
-@given(st.integers(-(10**12), 10**12))
-def test_printed_durations_read_back(milliseconds):
-    seconds = milliseconds / 1000
-    assert parse_go_duration(format_go_duration(seconds)) == pytest.approx(seconds, abs=1e-6)
 
 
 # -- selectors --------------------------------------------------------------------------------------------------------

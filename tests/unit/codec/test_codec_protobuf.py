@@ -204,23 +204,3 @@ def test_depth_and_fields_are_bounded():
         protobuf.decode(nested)
     with pytest.raises(DecodeError, match="more than"):
         protobuf.decode(body(field(900, b"") * (PROTOBUF_FIELDS + 1)))
-
-
-@pytest.mark.parametrize(
-    ("nanoseconds", "text"),
-    [
-        (0, "0s"),
-        (1, "1ns"),
-        (1_100, "1.1µs"),
-        (2_200_000, "2.2ms"),
-        (1_000_000_000, "1s"),
-        (3_300_000_000, "3.3s"),
-        (60_000_000_000, "1m0s"),
-        (3_600_000_000_000, "1h0m0s"),
-        (36_061_001_000_000, "10h1m1.001s"),
-        (-90_000_000_000, "-1m30s"),
-        (-(1 << 63), "-2562047h47m16.854775808s"),
-    ],
-)
-def test_durations_are_printed_as_go_prints_them(nanoseconds, text):
-    assert protobuf.format_duration(nanoseconds) == text

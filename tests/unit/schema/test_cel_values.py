@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.gotext import parse_bool, parse_float, parse_int, parse_uint, plain_float, quoted, short_float
+from kapi.api.go.text import parse_bool, parse_float, parse_int, parse_uint, plain_float, quote, short_float
 from kapi.schema.cel.run.operations import add_lists, compile_pattern
 from kapi.schema.cel.times import clock_in, clock_of, format_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import Type
@@ -301,7 +301,7 @@ def test_truth_is_read_in_the_few_ways_it_is_written() -> None:
 
 
 def test_strings_are_quoted_with_escapes() -> None:
-    assert quoted('a"\\\n\x00\u00a0\u00e9\U0001f600') == '"a\\"\\\\\\n\\x00\\u00a0\u00e9\U0001f600"'
+    assert quote('a"\\\n\x00\u00a0\u00e9\U0001f600') == '"a\\"\\\\\\n\\x00\\u00a0\u00e9\U0001f600"'
 
 
 def test_patterns_are_compiled_once_and_refused_in_words() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kapi.api.errors import BadRequest, Conflict, PlainError
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time
 from kapi.api.ownership import fieldset
 from kapi.api.ownership.apply import (

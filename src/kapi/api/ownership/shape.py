@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import format_syntax, format_value
+from kapi.api.go.types import type_name
 from kapi.api.ownership import fieldset
 from kapi.api.ownership.fieldset import LEAF, SELF
-from kapi.api.patch.mergepatch import go_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -327,9 +327,9 @@ def _problems(shape: Shape, value: Any, repeats: bool) -> list[Problem]:
 
 def _wrong_scalar(scalar: str, value: Any) -> list[Problem]:
     if scalar == "numeric":
-        return [("", f"expected numeric (int or float), got {_go_type(value)}")]
+        return [("", f"expected numeric (int or float), got {type_name(value)}")]
     if scalar == "string":
-        return [("", f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}")]
+        return [("", f"expected string, got &value.valueUnstructured{{Value:{format_syntax(value)}}}")]
     return [("", f"expected {'boolean' if scalar == 'boolean' else 'any scalar'}, got {_shown(value)}")]
 
 
@@ -371,22 +371,4 @@ def _wrong_items(shape: Shape, value: list[Any], repeats: bool) -> list[Problem]
 
 
 def _shown(value: Any) -> str:
-    return f"&{{{go_format(value)}}}"
-
-
-def _go_type(value: Any) -> str:
-    """The name the reference has for the type of a decoded value."""
-    names: dict[type, str] = {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}"}
-    return names.get(type(value), "int64" if isinstance(value, int) else "float64")
-
-
-def _go_syntax(value: Any) -> str:
-    """A decoded value as source code of the reference."""
-    if isinstance(value, dict):
-        entries = ", ".join(f"{_go_syntax(key)}:{_go_syntax(value[key])}" for key in sorted(value))
-        return f"map[string]interface {{}}{{{entries}}}"
-    if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
-    if value is None:
-        return "interface {}(nil)"
-    return quote(value) if isinstance(value, str) else go_format(value)
+    return f"&{{{format_value(value)}}}"

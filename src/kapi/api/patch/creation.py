@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from kapi.api.patch.mergepatch import PatchError, go_format
+from kapi.api.go.text import format_value
+from kapi.api.patch.mergepatch import PatchError
 
 if TYPE_CHECKING:
     from kapi.api.patch.strategicmerge import MergeNode
@@ -204,7 +205,7 @@ def _diff_maps(patch: Map, key: str, before: list[Any], after: list[Any], node: 
     deleted: list[Map] = []
     if wanted.deletions:
         rest = [item[merge_key] for items in unmatched.values() for item in items]
-        deleted = [{merge_key: value, _DIRECTIVE: "delete"} for value in sorted(rest, key=go_format)]
+        deleted = [{merge_key: value, _DIRECTIVE: "delete"} for value in sorted(rest, key=format_value)]
     if changed or deleted:
         patch[key] = changed + deleted
     if wanted.order and after and (changed or deleted or (wanted.changes and old_keys != new_keys)):
@@ -234,7 +235,7 @@ def _diff_scalars(patch: Map, key: str, before: list[Any], after: list[Any], wan
     old = {_text(item): item for item in before}
     new = {_text(item): item for item in after}
     added = [item for identity, item in new.items() if identity not in old]
-    deleted = sorted((item for identity, item in old.items() if identity not in new), key=go_format)
+    deleted = sorted((item for identity, item in old.items() if identity not in new), key=format_value)
     if added and wanted.changes:
         patch[key] = added
     if deleted and wanted.deletions:
@@ -249,13 +250,13 @@ def _item_type(*lists: list[Any]) -> type:
     if list in types:
         raise PatchCreationError("lists of lists are not supported")
     if len(types) > 1:
-        raise PatchCreationError(f"list element types are not identical: {go_format(list(lists))}")
+        raise PatchCreationError(f"list element types are not identical: {format_value(list(lists))}")
     return types.pop()
 
 
 def _key_of(item: Map, merge_key: str) -> bytes:
     if merge_key not in item:
-        raise PatchCreationError(f"map: {go_format(item)} does not contain declared merge key: {merge_key}")
+        raise PatchCreationError(f"map: {format_value(item)} does not contain declared merge key: {merge_key}")
     return _text(item[merge_key])
 
 

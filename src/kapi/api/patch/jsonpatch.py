@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kapi.api.errors import RequestEntityTooLarge
+from kapi.api.go.types import json_type, unmarshal_error
 from kapi.api.patch.mergepatch import PatchApplyError, PatchDecodeError
 
 __all__ = ["Operation", "PatchApplyError", "PatchDecodeError", "apply", "decode_operations"]
@@ -51,7 +52,7 @@ def decode_operations(patch: Any, *, typed: bool = True) -> list[Operation]:
         return []
     if not isinstance(patch, list):
         what = "[]handlers.jsonPatchOp" if typed else "jsonpatch.Patch"
-        raise PatchDecodeError(_mismatch(patch, f"value of type {what}", typed=typed))
+        raise PatchDecodeError(_mismatch(patch, what, typed=typed))
     for operation in patch:
         _check_operation(operation, typed=typed)
     if len(patch) > _MAX_OPERATIONS:
@@ -65,27 +66,17 @@ def _check_operation(operation: Any, *, typed: bool) -> None:
         return
     if not isinstance(operation, dict):
         what = "handlers.jsonPatchOp" if typed else "jsonpatch.Operation"
-        raise PatchDecodeError(_mismatch(operation, f"value of type {what}", typed=typed))
+        raise PatchDecodeError(_mismatch(operation, what, typed=typed))
     if typed:
         for field in ("op", "path", "from"):
             value = operation.get(field)
             if value is not None and not isinstance(value, str):
-                raise PatchDecodeError(_mismatch(value, f"struct field jsonPatchOp.{field} of type string", typed=True))
+                raise PatchDecodeError(_mismatch(value, "string", typed=True, field=f"jsonPatchOp.{field}"))
 
 
-def _mismatch(value: Any, target: str, *, typed: bool) -> str:
+def _mismatch(value: Any, into: str, *, typed: bool, field: str = "") -> str:
     prefix = "error decoding patch: " if typed else ""
-    return f"{prefix}json: cannot unmarshal {_json_type(value)} into Go {target}"
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, dict):
-        return "object"
-    return "array" if isinstance(value, list) else "number"
+    return prefix + unmarshal_error(json_type(value), into, field=field)
 
 
 def _decode_operation(operation: dict[str, Any]) -> Operation:

@@ -14,7 +14,6 @@ patch put them; they go when the result is decoded as an object of its kind.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, Final
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -72,29 +71,3 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value
-
-
-def go_format(value: Any) -> str:
-    """A decoded value as Go's `%v` prints it, which is how some messages show objects: `map[a:1 b:[x y]]`."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{go_format(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_format, value))}]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _go_float(value) if isinstance(value, float) else str(value)
-
-
-def _go_float(value: float) -> str:
-    """The shortest digits that read back the same; an exponent below 1e-4 and from 1e6."""
-    if value == 0 or 1e-4 <= abs(value) < 1e6:
-        return str(int(value)) if value.is_integer() else repr(value)
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    first, *rest = map(str, digits)
-    mantissa = f"{'-' if sign else ''}{first}{'.' if rest else ''}{''.join(rest)}"
-    return f"{mantissa}e{exponent + len(rest):+03d}"

@@ -19,11 +19,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from kapi.api.go.text import format_value
+from kapi.api.go.types import type_name
 from kapi.api.patch.mergepatch import (
     PatchContentError,
     PatchFormatError,
     PatchInternalError,
-    go_format,
     without_nulls,
 )
 
@@ -97,9 +98,9 @@ def _directed_map(patch: Map) -> Map:
 
 def _unknown_directive(patch: Map) -> PatchInternalError:
     directive = patch[_DIRECTIVE]
-    shown = directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={go_format(directive)})"
+    shown = directive if isinstance(directive, str) else f"%!s({type_name(directive)}={format_value(directive)})"
     shown = "%!s(<nil>)" if directive is None else shown
-    return PatchInternalError(f"unknown patch type: {shown} in map: {go_format(patch)}")
+    return PatchInternalError(f"unknown patch type: {shown} in map: {format_value(patch)}")
 
 
 def _retain_keys(merged: Map, pending: Map) -> None:
@@ -167,7 +168,7 @@ def _strategy(node: MergeNode | None) -> str:
     """The one strategy of a place besides `retainKeys`, which only matters where patches are made."""
     strategies = [strategy for strategy in node.strategies if strategy != "retainKeys"] if node else []
     if len(strategies) > 1:
-        raise PatchInternalError(f"unexpected patch strategy: {go_format(strategies)}")
+        raise PatchInternalError(f"unexpected patch strategy: {format_value(strategies)}")
     return strategies[0] if strategies else ""
 
 
@@ -235,7 +236,7 @@ def _apply_item_directives(original: list[Any], patch: list[Any], merge_key: str
 
 
 def _no_merge_key(item: Map, merge_key: str) -> PatchInternalError:
-    return PatchInternalError(f"map: {go_format(item)} does not contain declared merge key: {merge_key}")
+    return PatchInternalError(f"map: {format_value(item)} does not contain declared merge key: {merge_key}")
 
 
 def _element_type(*lists: list[Any]) -> type:
@@ -247,7 +248,7 @@ def _element_type(*lists: list[Any]) -> type:
     if element_type is list:
         raise PatchContentError("lists of lists are not supported")
     if any(type(item) is not element_type for item in items):
-        raise PatchInternalError(f"list element types are not identical: {go_format(list(lists))}")
+        raise PatchInternalError(f"list element types are not identical: {format_value(list(lists))}")
     return element_type
 
 
@@ -325,7 +326,7 @@ def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
         if identity(remaining[reached]) == identity(item):
             reached += 1
     if reached < len(remaining):
-        lists = f"{go_format(patch)}\n doesn't match {_ORDER_PREFIX} list:\n{go_format(order)}"
+        lists = f"{format_value(patch)}\n doesn't match {_ORDER_PREFIX} list:\n{format_value(order)}"
         raise PatchInternalError(f"The order in patch list:\n{lists}\n")
 
 
@@ -384,11 +385,5 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _wrong_type(expected: str, value: Any) -> PatchInternalError:
-    return PatchInternalError(f"expected a {expected}, but received a {_go_type(value)}")
-
-
-def _go_type(value: Any) -> str:
-    if value is None:
-        return "%!s(<nil>)"
-    names = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", int: "int64", float: "float64"}
-    return names.get(type(value), "bool")
+    received = "%!s(<nil>)" if value is None else type_name(value)
+    return PatchInternalError(f"expected a {expected}, but received a {received}")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import BadRequest, InternalError, PlainError
 from kapi.api.fielderror import invalid
+from kapi.api.go.text import format_value
+from kapi.api.go.types import type_name
 from kapi.api.jsonpath import simple_path
 from kapi.api.ownership.fieldset import fields
-from kapi.api.patch.mergepatch import go_format
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
@@ -173,7 +174,7 @@ def _integer(obj: Object, path: tuple[str, ...]) -> int | None:
     value = _nested(obj, path)
     if value is _MISSING:
         return None
-    if _go_type(value) != "int64":
+    if type_name(value) != "int64":
         raise _mismatch(path, value, "int64")
     count: int = value
     return count
@@ -190,29 +191,12 @@ def _string(obj: Object, path: tuple[str, ...]) -> str:
 
 def _mismatch(path: tuple[str, ...], value: Any, expected: str) -> _AccessError:
     return _AccessError(
-        f"{_dotted(path)} accessor error: {go_format(value)} is of the type {_go_type(value)}, expected {expected}"
+        f"{_dotted(path)} accessor error: {format_value(value)} is of the type {type_name(value)}, expected {expected}"
     )
 
 
 def _dotted(path: tuple[str, ...]) -> str:
     return f".{'.'.join(path)}"
-
-
-_TYPES: Final[dict[type, str]] = {
-    str: "string",
-    bool: "bool",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-    type(None): "<nil>",
-}
-
-
-def _go_type(value: Any) -> str:
-    """The name of a value's type in the reference, where a number is whole only within 64 bits."""
-    if type(value) is int:
-        return "int64" if _MIN_INT64 <= value <= _MAX_INT64 else "float64"
-    return _TYPES[type(value)]
 
 
 def _int32(count: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kapi.api import names
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.api.jsonpath import JSONPathError, Path, compile_path
 from kapi.api.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, validate_object_meta_update
 from kapi.registry.strategy import Strategy

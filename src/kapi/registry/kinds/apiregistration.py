@@ -6,7 +6,8 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
-from kapi.api.fielderror import FieldError, invalid, quote, required
+from kapi.api.fielderror import FieldError, invalid, required
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time
 from kapi.registry.kinds import fieldrules
 from kapi.registry.strategy import Strategy, WriteContext

@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
-from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, quote, required, too_long
+from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, required, too_long
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import difference, same

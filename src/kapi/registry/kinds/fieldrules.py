@@ -7,11 +7,11 @@ name (what a DNS label is) live in `kapi.api.names`; here they are bound to a pa
 from __future__ import annotations
 
 import ipaddress
-import re
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, immutable, invalid, not_supported, required
+from kapi.api.go.addresses import parse_cidr_sloppy, parse_ip_sloppy
 from kapi.api.values import parse_quantity
 
 if TYPE_CHECKING:
@@ -19,15 +19,9 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-
-_LEADING_ZEROS = re.compile(r"(?:^|(?<=\.))0+(?=\d)")
-"""Of a dotted number; in IPv6 groups they are ordinary."""
 
 
 def each(path: str, value: Any, messages: Iterable[str]) -> list[FieldError]:
@@ -93,28 +87,6 @@ def protocol(path: str, value: str) -> list[FieldError]:
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
-def parse_ip(text: str) -> Address | None:
-    """An address, also in the old notation with leading zeros; None when it is none."""
-    if "%" in text:
-        return None
-    try:
-        return ipaddress.ip_address(text if ":" in text else _LEADING_ZEROS.sub("", text))
-    except ValueError:
-        return None
-
-
-def parse_cidr(text: str) -> Network | None:
-    """A network, host bits and leading zeros tolerated; None when it is none."""
-    address, slash, bits = text.partition("/")
-    parsed = parse_ip(address)
-    if parsed is None or not slash or not bits.isascii() or not bits.isdigit():
-        return None
-    try:
-        return ipaddress.ip_network((parsed, int(bits)), strict=False)
-    except ValueError:
-        return None
-
-
 def ip(path: str, value: str, stored: Sequence[str] = ()) -> list[FieldError]:
     """An IP address; what is stored already is left alone."""
     return [] if value in stored else each(path, value, names.ip(value))
@@ -127,7 +99,7 @@ def cidr(path: str, value: str, stored: Sequence[str] = ()) -> list[FieldError]:
 
 def endpoint_ip(path: str, value: str) -> list[FieldError]:
     """An address traffic can be sent to: none of the ranges that mean something else."""
-    parsed = parse_ip(value)
+    parsed = parse_ip_sloppy(value)
     if parsed is None:
         return [invalid(path, value, "must be a valid IP address")]
     link_local_multicast = ipaddress.ip_network("224.0.0.0/24" if parsed.version == 4 else "ff02::/16")
@@ -145,7 +117,7 @@ def endpoint_ip(path: str, value: str) -> list[FieldError]:
 
 def ip_warnings(path: str, value: str) -> list[str]:
     """Advice about an accepted address in an odd spelling."""
-    parsed = parse_ip(value)
+    parsed = parse_ip_sloppy(value)
     if parsed is None:
         return []
     if names.ip(value):
@@ -157,7 +129,7 @@ def ip_warnings(path: str, value: str) -> list[str]:
 
 def cidr_warnings(path: str, value: str) -> list[str]:
     """Advice about an accepted network in an odd spelling."""
-    network, address = parse_cidr(value), parse_ip(value.partition("/")[0])
+    network, address = parse_cidr_sloppy(value), parse_ip_sloppy(value.partition("/")[0])
     if network is None or address is None:
         return []
     if address != network.network_address:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, forbidden, immutable, invalid, not_supported, required, too_long
+from kapi.api.go.addresses import parse_cidr_sloppy, parse_ip_sloppy
 from kapi.api.selectors import validate_label_selector
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.service.validation import ingress_point_errors
@@ -97,7 +98,7 @@ def _rule_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
     errors: list[FieldError] = []
     host = rule.get("host", "")
     if host:
-        if fieldrules.parse_ip(host) is not None:
+        if parse_ip_sloppy(host) is not None:
             errors.append(invalid(f"{path}.host", host, "must be a DNS name, not an IP address"))
         errors += _host_errors(f"{path}.host", host)
     if "http" in rule:
@@ -324,13 +325,13 @@ def _ip_block_errors(path: str, block: dict[str, Any], stored: tuple[str, ...]) 
     if not text:
         return [required(f"{path}.cidr")]
     errors = fieldrules.cidr(f"{path}.cidr", text, stored)
-    outer = fieldrules.parse_cidr(text)
+    outer = parse_cidr_sloppy(text)
     if outer is None:
         return errors
     for index, value in enumerate(block.get("except") or ()):
         where = f"{path}.except[{index}]"
         errors += fieldrules.cidr(where, value, stored)
-        inner = fieldrules.parse_cidr(value)
+        inner = parse_cidr_sloppy(value)
         if inner is None:
             continue
         if inner.network_address not in outer or inner.prefixlen <= outer.prefixlen:
@@ -400,8 +401,8 @@ def _range_errors(networks: list[str]) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, value in enumerate(networks):
         errors += fieldrules.each(f"{path}[{index}]", value, names.cidr(value, canonical=True))
-    families = {network.version for value in networks if (network := fieldrules.parse_cidr(value))}
-    if len(networks) == 2 and len(families) == 1 and all(fieldrules.parse_cidr(value) for value in networks):
+    families = {network.version for value in networks if (network := parse_cidr_sloppy(value))}
+    if len(networks) == 2 and len(families) == 1 and all(parse_cidr_sloppy(value) for value in networks):
         text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
         errors.append(invalid(path, networks, text))
     return errors

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kapi.api.duration import human_duration
+from kapi.api.go.times import BadTime, canonical_time
 from kapi.api.jsonpath import JSONPathError, compile_path
 from kapi.api.meta import parse_time
 from kapi.registry.tables import cells
 from kapi.registry.tables.table import AGE, NAME, Column, Table
-from kapi.schema.times import BadTime, canonical_time
 
 if TYPE_CHECKING:
     import datetime as dt

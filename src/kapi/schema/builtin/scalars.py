@@ -10,8 +10,9 @@ from __future__ import annotations
 import binascii
 from typing import TYPE_CHECKING, Any
 
+from kapi.api.go.times import BadTime, canonical_micro_time, canonical_time
+from kapi.api.go.types import json_type, unmarshal_error
 from kapi.api.values import canonical_quantity
-from kapi.schema.times import BadTime, canonical_micro_time, canonical_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class TypeMismatch(ValueError):
     @classmethod
     def of(cls, value: Any, go_type: str) -> TypeMismatch:
         """The JSON type of `value` is not one that `go_type` is read from."""
-        return cls(value=describe(value), go_type=go_type)
+        return cls(value=json_type(value), go_type=go_type)
 
     def enclose(self, struct: str, field: str) -> None:
         """Say that it happened in a field of a struct. Called from the inside out; the innermost struct is named."""
@@ -48,26 +49,11 @@ class TypeMismatch(ValueError):
         """The text, complete once every enclosing struct was told."""
         if self._text:
             return self._text
-        if not self._struct:
-            return f"json: cannot unmarshal {self._value} into Go value of type {self._go_type}"
         path = ".".join(reversed(self._path))
-        return (
-            f"json: cannot unmarshal {self._value} into Go struct field {self._struct}.{path} of type {self._go_type}"
-        )
+        return unmarshal_error(self._value, self._go_type, field=f"{self._struct}.{path}" if self._struct else "")
 
     def __str__(self) -> str:
         return self.message
-
-
-def describe(value: Any) -> str:
-    """The JSON type of a value, in the decoder's word for it."""
-    if value is True or value is False:
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
 
 
 def integer(go_type: str, bits: int) -> Reader:

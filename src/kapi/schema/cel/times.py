@@ -7,11 +7,12 @@ zones come from the system's database and are remembered by Python.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from kapi.schema.cel.gotext import parse_int, quoted
+from kapi.api.go import durations
+from kapi.api.go.text import parse_int, quote
+from kapi.api.go.times import BadTime, parse_rfc3339
 from kapi.schema.cel.values import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -26,24 +27,8 @@ from kapi.schema.cel.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOMENT: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))",
-    re.ASCII,
-).fullmatch
-_TERM: Final = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^.0-9]+)", re.ASCII).match
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "\u00b5s": 10**3,
-    "\u03bcs": 10**3,
-    "ms": 10**6,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
-}
 _EPOCH_DAY: Final = 719163
 _DAY: Final = 86400
-_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UTC_NAMES: Final = frozenset({"", "UTC", "Local"})
 
 
@@ -52,69 +37,19 @@ _UTC_NAMES: Final = frozenset({"", "UTC", "Local"})
 
 def parse_timestamp(text: str) -> Timestamp | None:
     """A moment in RFC 3339; None when it is not one. Raises when it is not in the years 1 to 9999."""
-    parts = _MOMENT(text)
-    if parts is None:
+    try:
+        seconds, fraction, offset = parse_rfc3339(text)
+    except BadTime:
         return None
-    year, month, day, hour, minute, second = (int(parts[place]) for place in range(1, 7))
-    if not 1 <= month <= 12 or not 1 <= day <= _days_in(year, month) or hour > 23 or minute > 59 or second > 59:
-        return None
-    offset = _offset(parts[8], parts[9], parts[10])
-    if offset is None:
-        return None
-    seconds = _day_number(year, month, day) * _DAY + hour * 3600 + minute * 60 + second - offset
-    nanos = int((parts[7] or "")[:9].ljust(9, "0"))
-    return checked_timestamp(seconds * SECOND + nanos, offset)
-
-
-def _offset(sign: str | None, hours: str, minutes: str) -> int | None:
-    if sign is None:
-        return 0
-    # Twenty-four hours and sixty minutes pass: some people write them.
-    if int(hours) > 24 or int(minutes) > 60:
-        return None
-    seconds = int(hours) * 3600 + int(minutes) * 60
-    return -seconds if sign == "-" else seconds
-
-
-def _days_in(year: int, month: int) -> int:
-    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return _DAYS[month - 1] + leap
-
-
-def _day_number(year: int, month: int, day: int) -> int:
-    # The calendar repeats every 400 years; Python knows no year 0.
-    cycles, year_of_cycle = divmod(year, 400)
-    return dt.date(year_of_cycle + 400, month, day).toordinal() - _EPOCH_DAY + (cycles - 1) * 146097
+    return checked_timestamp(seconds * SECOND + int(fraction[:9].ljust(9, "0")), offset)
 
 
 def parse_duration(text: str) -> Duration | None:
     """A span such as `1h30m` or `-1.5s`; None when it is not one."""
-    rest = text[1:] if text[:1] in {"+", "-"} else text
-    if rest == "0":
-        return Duration(0)
-    total = 0
-    if not rest:
+    try:
+        return Duration(durations.parse_duration(text))
+    except ValueError:
         return None
-    while rest:
-        term = _TERM(rest)
-        nanos = _term_nanos(term) if term else None
-        if term is None or nanos is None:
-            return None
-        total += nanos
-        if total > -MIN_INT:
-            return None
-        rest = rest[term.end() :]
-    total = -total if text[0] == "-" else total
-    return Duration(total) if total <= MAX_INT else None
-
-
-def _term_nanos(term: re.Match[str]) -> int | None:
-    whole, fraction, unit = term[1], term[3] or "", _UNITS.get(term[4])
-    if unit is None or not (whole or fraction) or len(whole.lstrip("0")) > 19:
-        return None
-    # The reference scales a fraction as a float and so do we; digits past its precision change nothing.
-    part = int(int(fraction[:18]) * (unit / 10.0 ** len(fraction[:18]))) if fraction else 0
-    return int(whole or "0") * unit + part
 
 
 def format_timestamp(moment: Timestamp) -> str:
@@ -176,7 +111,7 @@ def _zone_offset(moment: Timestamp, zone: str) -> int:
 def _number(text: str) -> int:
     value = parse_int(text)
     if value is None:
-        raise EvaluationError(f"strconv.Atoi: parsing {quoted(text)}: invalid syntax")
+        raise EvaluationError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
     return value
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from kapi.schema.cel.gotext import plain_float, short_float
+from kapi.api.go.text import plain_float, short_float
 from kapi.schema.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMESTAMP, UINT, Type
 
 if TYPE_CHECKING:

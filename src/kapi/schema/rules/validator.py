@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from kapi.api.fielderror import FieldError, forbidden, required
+from kapi.api.go.text import quote
 from kapi.schema.cel.run.program import BudgetExceeded
 from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.types import optional_of
@@ -23,7 +24,7 @@ from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.correlation import Comparison, correlate_items
 from kapi.schema.structural.model import MISSING, Schema
 from kapi.schema.structural.report import Report, join
-from kapi.schema.structural.wording import NOWHERE, duplicate, invalid, quote
+from kapi.schema.structural.wording import NOWHERE, duplicate, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,12 +8,12 @@ resource is up to its users, so here the odd characters and the large numbers ma
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from kapi.api.fielderror import FieldError
+from kapi.api.go.text import positional, quote, scientific, short_float, shortest_digits
 
 NOWHERE: Final = "<nil>"
 """The field of an error that concerns the whole object."""
@@ -21,52 +21,11 @@ NOWHERE: Final = "<nil>"
 canonical: Final = msgspec.json.Encoder(order="sorted").encode
 """JSON that is equal for equal values, whatever the order of their keys, and different for 1, 1.0, "1" and true."""
 
-_NAMED: Final = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_NAMED["\v"] = "\\v"
 _ODD_NUMBER: Final = re.compile(r"[0-9](?:\.0|e)").search
 # The encoder of the reference keeps JSON safe inside HTML, and so do the messages it is used for.
 _UNSAFE: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
-
-
-def quote(text: str) -> str:
-    """A string in quotes; what cannot be printed is escaped."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_NAMED.get(one) or (one if one.isprintable() else _escape(one)) for one in text) + '"'
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def decimal(number: float) -> str:
-    """A float in the fewest digits that tell it from its neighbours, with an exponent from a million up."""
-    minus, digits, power = _digits(number)
-    return minus + (_scientific(digits, power) if power < -4 or power >= 6 else _plain(digits, power))
-
-
-def _digits(number: float) -> tuple[str, str, int]:
-    """The sign, the shortest digits, and the power of ten of the first of them."""
-    sign, parts, exponent = Decimal(repr(number)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    return "-" if sign else "", "".join(map(str, parts)), exponent + len(parts) - 1
-
-
-def _scientific(digits: str, power: int) -> str:
-    fraction = "." + digits[1:] if len(digits) > 1 else ""
-    return f"{digits[0]}{fraction}e{power:+03d}"
-
-
-def _plain(digits: str, power: int) -> str:
-    if power < 0:
-        return f"0.{'0' * (-power - 1)}{digits}"
-    whole, fraction = digits[: power + 1].ljust(power + 1, "0"), digits[power + 1 :]
-    return f"{whole}.{fraction}" if fraction else whole
 
 
 def json_text(value: Any) -> str:
@@ -91,10 +50,10 @@ def _json(value: Any) -> str:
         return "[" + ",".join(items) + "]"
     if type(value) is not float:
         return canonical(value).decode()
-    minus, digits, power = _digits(value)
+    minus, digits, power = shortest_digits(value)
     if -6 <= power < 21:
-        return minus + _plain(digits, power)
-    return minus + _scientific(digits, power).replace("e-0", "e-")
+        return minus + positional(digits, power)
+    return minus + scientific(digits, power).replace("e-0", "e-")
 
 
 def show(value: Any) -> str:
@@ -102,7 +61,7 @@ def show(value: Any) -> str:
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, float):
-        return decimal(value)
+        return short_float(value)
     return json_text(value)
 
 

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 from kapi.codec.limits import YAML_OFF_LOOP_BYTES
@@ -88,11 +89,8 @@ async def read_config(context: Context) -> Configuration:
     if value is None:
         value = {}
     if not isinstance(value, dict):
-        what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-        raise BadRequest(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
-            f"{what} into Go value of type map[string]interface {{}}"
-        )
+        problem = unmarshal_error(json_type(value), ANY_MAP)
+        raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
     return Configuration(value, duplicates)
 
 

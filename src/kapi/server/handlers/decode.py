@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kapi.api.errors import BadRequest, GroupKind, Invalid, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.fielderror import invalid
+from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
 from kapi.api.meta import GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from kapi.server.transport.message import Request
 
 _EMPTY_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
-_GO_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-_GO_KINDS = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
 _IMPLICIT = ("apiVersion", "kind", "metadata")
 
 
@@ -94,7 +93,7 @@ async def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[O
         what = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise _unrecognized(kind, f"{what}{error}", body) from None
     if not isinstance(obj, dict):
-        raise _unmarshalled(kind, obj, f"Go value of type {_GO_META}", body)
+        raise _unmarshalled(kind, unmarshal_error(json_type(obj), TYPE_META), body)
     return obj, duplicates
 
 
@@ -108,17 +107,15 @@ def _unrecognized(kind: str, why: str, body: bytes) -> BadRequest:
     return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})")
 
 
-def _unmarshalled(kind: str, value: Any, target: str, body: bytes) -> BadRequest:
-    what = _GO_KINDS.get(type(value), "number")
-    why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into {target}"
-    return _unrecognized(kind, why, body)
+def _unmarshalled(kind: str, problem: str, body: bytes) -> BadRequest:
+    return _unrecognized(kind, f"couldn't get version/kind; json parse error: {problem}", body)
 
 
 def _check_type_meta(obj: Object, kind: str, body: bytes) -> None:
     """What an object says it is must be texts, and its version one that can be read."""
     for key, value in obj.items():
         if key in ("apiVersion", "kind") and value is not None and not isinstance(value, str):
-            raise _unmarshalled(kind, value, f"Go struct field .{key} of type string", body)
+            raise _unmarshalled(kind, unmarshal_error(json_type(value), "string", field=f".{key}"), body)
     api_version = obj.get("apiVersion") or ""
     if api_version.count("/") > 1:
         raise _unrecognized(kind, f"unexpected GroupVersion string: {api_version}", body)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
 from kapi.api.fielderror import FieldError, invalid, show
+from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.api.patch import jsonpatch, strategicmerge
 from kapi.api.patch import mergepatch as patches
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -148,12 +149,9 @@ def _applier(media: str, document: Any, schema: ObjectSchema) -> Callable[[Objec
         _operations(document)
         return lambda obj: _result(_json_patch(obj, _operations(copy_of(document))))
     if not isinstance(document, dict):
-        what = {list: "array", str: "string", bool: "bool"}.get(type(document), "number")
         if document is None:
             return lambda obj: obj
-        raise BadRequest(
-            f"error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
-        )
+        raise BadRequest(f"error decoding patch: {unmarshal_error(json_type(document), ANY_MAP)}")
     if media == MERGE_PATCH:
         return lambda obj: _result(patches.merge(obj, copy_of(document)))
     return lambda obj: _result(_strategic(obj, document, schema))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
+from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
@@ -20,17 +21,6 @@ JSON = "application/json"
 QUOTED_BYTES = 2048
 """How much of an error page is repeated."""
 
-_GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
-_GO_TYPES = {
-    dict: "map[string]interface {}",
-    list: "[]interface {}",
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    type(None): "<nil>",
-}
-_GO_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 _STATUSES = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
@@ -63,11 +53,11 @@ def document(answer: Answer) -> Object:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        wrong = unmarshal(value, f"Go value of type {_GO_META}")
+        wrong = unmarshal_error(json_type(value), TYPE_META)
         raise Refused(f"couldn't get version/kind; json parse error: {wrong}")
     for key in ("apiVersion", "kind"):
         if not isinstance(value.get(key), str | None):
-            wrong = unmarshal(value[key], f"Go struct field .{key} of type string")
+            wrong = unmarshal_error(json_type(value[key]), "string", field=f".{key}")
             raise Refused(f"couldn't get version/kind; json parse error: {wrong}")
     return value
 
@@ -76,18 +66,8 @@ def field(document: Object, key: str, kind: type, place: str, go_type: str) -> A
     """A field that must be of a type; None when it is not there. `place` is what Go calls the field."""
     value = document.get(key)
     if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        raise Refused(unmarshal(value, f"Go struct field {place} of type {go_type}"))
+        raise Refused(unmarshal_error(json_type(value), go_type, field=place))
     return value
-
-
-def unmarshal(value: Any, target: str) -> str:
-    """Go's complaint about a value of the wrong type."""
-    return f"json: cannot unmarshal {_GO_KINDS.get(type(value), 'number')} into {target}"
-
-
-def go_type(value: Any) -> str:
-    """The type of a decoded value, as Go prints it."""
-    return _GO_TYPES.get(type(value), type(value).__name__)
 
 
 def _failure(answer: Answer) -> str:

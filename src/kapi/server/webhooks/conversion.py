@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kapi.api.errors import PlainError
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
+from kapi.api.go.types import ANY_MAP, json_type, type_name, unmarshal_error
 from kapi.api.objectmeta import validate_annotations
 from kapi.api.selectors import validate_labels
 from kapi.base.http import OutboundError
 from kapi.codec import json
 from kapi.registry.encoding import copy_of
 from kapi.registry.uid import new_uid
-from kapi.server.webhooks.answer import Refused, document, field, go_type, unmarshal
+from kapi.server.webhooks.answer import Refused, document, field
 from kapi.server.webhooks.destination import destination
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _accepted(obj: Object, answer: Any, api_version: str) -> Object:
             why = f"must have the same {name}: {wanted} != {given}"
             raise _InvalidObject("returned invalid object", "returned invalid converted object at index {}", why)
     if not isinstance(found, dict):
-        wrong = f"invalid metadata of type {go_type(found)}" if "metadata" in answer else "missing metadata"
+        wrong = f"invalid metadata of type {type_name(found)}" if "metadata" in answer else "missing metadata"
         raise _wrong_metadata(f"{wrong} in converted object")
     return {**answer, "metadata": _restored(before, metadata)}
 
@@ -215,7 +216,7 @@ def _named(answer: Any) -> tuple[str, str]:
     if answer is None:
         raise _unreadable("unexpected end of JSON input")
     if not isinstance(answer, dict):
-        raise _unreadable(unmarshal(answer, "Go value of type map[string]interface {}"))
+        raise _unreadable(unmarshal_error(json_type(answer), ANY_MAP))
     kind, api_version = answer.get("kind"), answer.get("apiVersion")
     api_version = api_version if isinstance(api_version, str) else ""
     if not isinstance(kind, str) or not kind or api_version.count("/") > 1:
@@ -245,10 +246,10 @@ def _restored(before: Object, after: Object) -> Object:
             metadata.pop(key, None)
             continue
         if not isinstance(texts, dict):
-            raise _wrong_metadata(f"invalid metadata.{key} of type {go_type(texts)} in converted object")
+            raise _wrong_metadata(f"invalid metadata.{key} of type {type_name(texts)} in converted object")
         for name, value in texts.items():
             if not isinstance(value, str):
-                why = f"metadata.{key}[{name}] must be a string, but is {go_type(value)} in converted object"
+                why = f"metadata.{key}[{name}] must be a string, but is {type_name(value)} in converted object"
                 raise _wrong_metadata(why)
         if texts != before.get(key, {}):
             _check_texts(key, texts)

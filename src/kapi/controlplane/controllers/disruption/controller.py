@@ -11,7 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import ApiError, Conflict, NotFound
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time, is_deleting, parse_time
 from kapi.api.selectors import NOTHING, SelectorError, from_label_selector
 from kapi.controller.objects.conditions import find_condition

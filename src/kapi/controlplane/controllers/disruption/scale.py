@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import NotFound
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.api.meta import GroupVersion
 from kapi.controlplane.controllers.inventory import path_of
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kapi.api.go.addresses import parse_ip_sloppy
 from kapi.controlplane.controllers.endpoints.portorder import in_slice_order
-from kapi.registry.kinds.fieldrules import parse_ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def address_types(service: Object) -> list[str]:
 
 def is_ipv6(address: str) -> bool:
     """Of which family an address is."""
-    return isinstance(parse_ip(address), ipaddress.IPv6Address)
+    return isinstance(parse_ip_sloppy(address), ipaddress.IPv6Address)
 
 
 def is_headless(service: Object) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from kapi.registry.kinds.fieldrules import parse_ip
+from kapi.api.go.addresses import parse_ip_sloppy
 
 if TYPE_CHECKING:
     from kapi.cache.watchcache import Item
@@ -165,7 +165,7 @@ def has_selector(item: Item) -> bool:
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """An address as it is usually written; empty when it is none."""
-    address = parse_ip(text)
+    address = parse_ip_sloppy(text)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return "" if address is None else str(address)

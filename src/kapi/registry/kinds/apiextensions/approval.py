@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

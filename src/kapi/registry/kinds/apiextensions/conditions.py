@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kapi.api.fielderror import invalid, quote
+from kapi.api.fielderror import invalid
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time
 from kapi.registry.kinds.apiextensions import approval, conversionrules
 from kapi.schema.structural.violations import unconvertible, violations

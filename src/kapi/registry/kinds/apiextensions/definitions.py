@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.registry.kinds.apiextensions import conditions, schemaprops, v1beta1, validation
 from kapi.registry.kinds.apiextensions.leniency import schema_of
 from kapi.registry.strategy import Strategy

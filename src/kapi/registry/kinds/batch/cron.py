@@ -12,8 +12,8 @@ import re
 import zoneinfo
 from typing import NamedTuple
 
-from kapi.api.fielderror import quote
-from kapi.api.values import parse_go_duration
+from kapi.api.go.durations import SECOND, parse_duration
+from kapi.api.go.text import quote
 
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -115,7 +115,7 @@ def _parse_descriptor(text: str) -> Schedule:
         return known
     if text.startswith("@every "):
         try:
-            seconds = parse_go_duration(text.removeprefix("@every "))
+            seconds = parse_duration(text.removeprefix("@every ")) / SECOND
         except ValueError as error:
             raise ScheduleError(f"failed to parse duration {text}: {error}") from error
         # Shorter intervals than a second are a second.

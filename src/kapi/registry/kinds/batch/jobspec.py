@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
+from kapi.api.go.text import quote
 from kapi.registry.kinds.core.pod.spec import check_template
 from kapi.registry.kinds.fieldchecks import check_nonnegative, check_sentences, invalid_without_value
 
@@ -126,7 +127,7 @@ def _check_many(errors: Errors, path: str, parallelism: int, failed: int | None)
 
 
 def _shown(choices: tuple[str, ...]) -> str:
-    return f"valid values: [{' '.join(map(fielderror.quote, choices))}]"
+    return f"valid values: [{' '.join(map(quote, choices))}]"
 
 
 def _check_failure_policy(errors: Errors, path: str, spec: Spec) -> None:
@@ -253,13 +254,13 @@ def _parse_interval(text: str, completions: int) -> tuple[int, int]:
     limits = text.split("-")
     if len(limits) > 2:
         rule = "violates the requirement that an index interval can have at most two parts separated by '-'"
-        raise ValueError(f"the fragment {fielderror.quote(text)} {rule}")
+        raise ValueError(f"the fragment {quote(text)} {rule}")
     numbers = []
     for limit in limits:
         if not (limit.isascii() and limit.isdigit() and len(limit) < 19):
-            raise ValueError(f"cannot convert string to integer for index: {fielderror.quote(limit)}")
+            raise ValueError(f"cannot convert string to integer for index: {quote(limit)}")
         if int(limit) >= completions:
-            raise ValueError(f"too large index: {fielderror.quote(limit)}")
+            raise ValueError(f"too large index: {quote(limit)}")
         numbers.append(int(limit))
     if len(numbers) > 1 and numbers[0] >= numbers[1]:
         raise ValueError(f"non-increasing order, previous: {numbers[0]}, current: {numbers[1]}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, forbidden, invalid, required, too_long
+from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.registry.kinds import fieldrules
 from kapi.registry.strategy import Strategy, WriteContext
 
@@ -80,8 +81,7 @@ def _json_object_complaint(document: bytes) -> str:
         return "invalid character looking for beginning of value"
     if value is None or isinstance(value, dict):
         return ""
-    found = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-    return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    return unmarshal_error(json_type(value), ANY_MAP)
 
 
 def _required_keys(data: dict[str, str], *keys: str) -> list[FieldError]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kapi.schema.cel.gotext import parse_uint, quoted
-from kapi.schema.cel.libraries.ip import IP_TYPE, Address, BadAddress, is_mapped, parse_address, strict_address
+from kapi.api.go.addresses import BadAddress, parse_prefix
+from kapi.api.go.text import quote
+from kapi.schema.cel.libraries.ip import IP_TYPE, Address, is_mapped, strict_address
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
 from kapi.schema.cel.values import EvaluationError, Opaque, no_such_overload
 
@@ -48,29 +49,15 @@ class Network(Opaque):
 def parse_network(text: str) -> Network:
     """A network; raises EvaluationError."""
     try:
-        network = _parse(text)
+        address, length = parse_prefix(text)
     except BadAddress as error:
         # The reference says it once while reading and once while converting.
-        problem = f"{_WRONG}netip.ParsePrefix({quoted(text)}): {error}"
+        problem = f"{_WRONG}netip.ParsePrefix({quote(text)}): {error}"
         raise EvaluationError(f"{_WRONG}{problem}") from None
+    network = Network(Address(*address), length)
     if is_mapped(network.address):
-        raise EvaluationError(f"{_WRONG}IPv4-mapped IPv6 address {quoted(text)} is not allowed")
+        raise EvaluationError(f"{_WRONG}IPv4-mapped IPv6 address {quote(text)} is not allowed")
     return network
-
-
-def _parse(text: str) -> Network:
-    before, slash, after = text.rpartition("/")
-    if not slash:
-        raise BadAddress("no '/'")
-    address = parse_address(before)
-    if address.zone:
-        raise BadAddress("IPv6 zones cannot be present in a prefix")
-    length = parse_uint(after)
-    if length is None or (len(after) > 1 and after[0] == "0"):
-        raise BadAddress(f"bad bits after slash: {quoted(after)}")
-    if length > address.bits:
-        raise BadAddress("prefix length out of range")
-    return Network(address, length)
 
 
 def _is_cidr(text: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.gotext import fixed_float, parse_int, quoted, short_float
+from kapi.api.go.text import fixed_float, parse_int, quote, short_float
 from kapi.schema.cel.times import format_timestamp
 from kapi.schema.cel.types import Type
 from kapi.schema.cel.values import Duration, EvaluationError, Timestamp, Uint, is_list, type_of
@@ -77,7 +77,7 @@ def _precision(digits: str) -> int:
     value = parse_int(digits)
     if value is None:
         kind = "value out of range" if digits else "invalid syntax"
-        problem = f"strconv.Atoi: parsing {quoted(digits)}: {kind}"
+        problem = f"strconv.Atoi: parsing {quote(digits)}: {kind}"
         raise _unparsed(f"error while parsing precision: error while converting precision to integer: {problem}")
     if value > _MOST_DIGITS:
         raise _unparsed(f"error while parsing precision: more than {_MOST_DIGITS} digits")
@@ -133,9 +133,9 @@ def _decoded(item: bytes) -> str:
 def _inner(item: Any) -> str:
     """A value inside a list or a map, in the form of a literal."""
     if isinstance(item, str):
-        return quoted(item)
+        return quote(item)
     if isinstance(item, bytes):
-        return f"b{quoted(_decoded(item))}"
+        return f"b{quote(_decoded(item))}"
     if isinstance(item, Timestamp):
         return f'timestamp("{format_timestamp(item)}")'
     if isinstance(item, Duration):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kapi.schema.cel.gotext import quoted
-from kapi.schema.cel.libraries.ip import BadAddress, parse_address
+from kapi.api.go.addresses import BadAddress, parse_addr
+from kapi.api.go.text import quote
 
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGITS: Final = frozenset("0123456789")
@@ -114,7 +114,7 @@ def _decode(text: str) -> str:
 
 
 def _bad_escape(text: str) -> BadUrl:
-    return BadUrl(f"invalid URL escape {quoted(text)}")
+    return BadUrl(f"invalid URL escape {quote(text)}")
 
 
 def _encode(text: str, plain: frozenset[str]) -> str:
@@ -135,7 +135,7 @@ def _decode_host(text: str, *, zone: bool = False) -> str:
     while place < len(text):
         if text[place] != "%":
             if text[place] not in _IN_HOST and ord(text[place]) < 0x80:
-                raise BadUrl(f"invalid character {quoted(text[place])} in host name")
+                raise BadUrl(f"invalid character {quote(text[place])} in host name")
             place += 1
             continue
         escape = text[place : place + 3]
@@ -162,7 +162,7 @@ def parse_reference(text: str) -> Url:
     try:
         _decode(fragment)
     except BadUrl as error:
-        raise BadUrl(f"parse {quoted(text)}: {error}") from None
+        raise BadUrl(f"parse {quote(text)}: {error}") from None
     return replace(url, fragment=fragment)
 
 
@@ -175,7 +175,7 @@ def _parse(text: str, shown: str, *, request: bool) -> Url:
     try:
         return _take_apart(text, request=request)
     except BadUrl as error:
-        raise BadUrl(f"parse {quoted(shown)}: {error}") from None
+        raise BadUrl(f"parse {quote(shown)}: {error}") from None
 
 
 def _take_apart(text: str, *, request: bool) -> Url:
@@ -245,7 +245,7 @@ def _host(scheme: str, text: str) -> str:
 
 def _check_port(text: str) -> None:
     if text and (text[0] != ":" or not _DIGITS.issuperset(text[1:])):
-        raise BadUrl(f"invalid port {quoted(text)} after host")
+        raise BadUrl(f"invalid port {quote(text)} after host")
 
 
 def _literal_host(text: str) -> str:
@@ -256,7 +256,7 @@ def _literal_host(text: str) -> str:
     name, percent, zone = text[1:end].partition("%25")
     host = _decode_host(name) + (_decode_host(f"%25{zone}", zone=True) if percent else "")
     try:
-        address = parse_address(host)
+        address = parse_addr(host)
     except BadAddress as error:
         raise BadUrl(f"invalid host: {error}") from None
     if address.bits == 32:

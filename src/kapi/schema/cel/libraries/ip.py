@@ -9,7 +9,8 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kapi.schema.cel.gotext import quoted
+from kapi.api.go.addresses import BadAddress, parse_addr
+from kapi.api.go.text import quote
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
 from kapi.schema.cel.values import EvaluationError, Opaque
 
@@ -17,13 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 IP_TYPE: Final = Type("net.IP")
-_HEX: Final = frozenset("0123456789abcdefABCDEF")
 _MAPPED: Final = 0xFFFF
-_GROUPS: Final = 8
-
-
-class BadAddress(ValueError):
-    """A text that is no address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,121 +51,17 @@ class Address(Opaque):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def parse_address(text: str) -> Address:
-    """An address as Go reads one, zone and all; raises BadAddress in its words."""
-    for character in text:
-        if character == ".":
-            return Address(_dotted(text, text), 32)
-        if character == ":":
-            return _colons(text)
-        if character == "%":
-            raise _bad(text, "missing IPv6 address")
-    raise _bad(text, "unable to parse IP")
-
-
-def _bad(text: str, message: str, place: str = "") -> BadAddress:
-    return BadAddress(f"ParseAddr({quoted(text)}): {message}{f' (at {quoted(place)})' if place else ''}")
-
-
-def _dotted(text: str, part: str) -> int:
-    """The number of `1.2.3.4`, which is the whole text or the end of it."""
-    fields: list[int] = []
-    value, digits = 0, 0
-    for place, character in enumerate(part):
-        if character in "0123456789":
-            if digits == 1 and value == 0:
-                raise _bad(text, "IPv4 field has octet with leading zero")
-            value, digits = value * 10 + int(character), digits + 1
-            if value > 255:
-                raise _bad(text, "IPv4 field has value >255")
-        elif character == ".":
-            if not digits or place == len(part) - 1:
-                raise _bad(text, "IPv4 field must have at least one digit", part[place:])
-            if len(fields) == 3:
-                raise _bad(text, "IPv4 address too long")
-            fields.append(value)
-            value, digits = 0, 0
-        else:
-            raise _bad(text, "unexpected character", part[place:])
-    if len(fields) < 3:
-        raise _bad(text, "IPv4 address too short")
-    return int.from_bytes([*fields, value])
-
-
-def _colons(text: str) -> Address:
-    rest, percent, zone = text.partition("%")
-    if percent and not zone:
-        raise _bad(text, "zone must be a non-empty string")
-    gap = -1
-    if rest.startswith("::"):
-        gap, rest = 0, rest[2:]
-        if not rest:
-            return Address(0, 128, zone)
-    groups, gap, rest = _groups(text, rest, gap)
-    if rest:
-        raise _bad(text, "trailing garbage after address", rest)
-    if len(groups) < _GROUPS:
-        if gap < 0:
-            raise _bad(text, "address string too short")
-        groups[gap:gap] = [0] * (_GROUPS - len(groups))
-    elif gap >= 0:
-        raise _bad(text, "the :: must expand to at least one field of zeros")
-    number = 0
-    for group in groups:
-        number = number << 16 | group
-    return Address(number, 128, zone)
-
-
-def _groups(text: str, rest: str, gap: int) -> tuple[list[int], int, str]:
-    """The groups, where the `::` stands among them, and what is left over."""
-    groups: list[int] = []
-    while len(groups) < _GROUPS:
-        length = next((place for place, one in enumerate(rest) if one not in _HEX), len(rest))
-        if length > 4:
-            raise _bad(text, "each group must have 4 or less digits", rest)
-        if length == 0:
-            raise _bad(text, "each colon-separated field must have at least one digit", rest)
-        if rest[length : length + 1] == ".":
-            groups += _embedded(text, rest, len(groups), gap)
-            return groups, gap, ""
-        groups.append(int(rest[:length], 16))
-        rest = rest[length:]
-        if not rest:
-            break
-        if rest[0] != ":":
-            raise _bad(text, "unexpected character, want colon", rest)
-        if len(rest) == 1:
-            raise _bad(text, "colon must be followed by more characters", rest)
-        rest = rest[1:]
-        if rest[0] == ":":
-            if gap >= 0:
-                raise _bad(text, "multiple :: in address", rest)
-            gap, rest = len(groups), rest[1:]
-            if not rest:
-                break
-    return groups, gap, rest
-
-
-def _embedded(text: str, rest: str, before: int, gap: int) -> list[int]:
-    if gap < 0 and before != 6:
-        raise _bad(text, "embedded IPv4 address must replace the final 2 fields of the address", rest)
-    if before > 6:
-        raise _bad(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest)
-    number = _dotted(text, rest)
-    return [number >> 16, number & 0xFFFF]
-
-
 def strict_address(text: str) -> Address:
     """An address without a zone that is not IPv4 inside IPv6; raises EvaluationError."""
     try:
-        address = parse_address(text)
+        address = Address(*parse_addr(text))
     except BadAddress as error:
-        problem = f"IP Address {quoted(text)} parse error during conversion from string: {error}"
+        problem = f"IP Address {quote(text)} parse error during conversion from string: {error}"
         raise EvaluationError(problem) from None
     if address.zone:
-        raise EvaluationError(f"IP address {quoted(text)} with zone value is not allowed")
+        raise EvaluationError(f"IP address {quote(text)} with zone value is not allowed")
     if is_mapped(address):
-        raise EvaluationError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
+        raise EvaluationError(f"IPv4-mapped IPv6 address {quote(text)} is not allowed")
     return address
 
 

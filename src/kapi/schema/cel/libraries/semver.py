@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kapi.schema.cel.gotext import parse_uint, quoted
+from kapi.api.go.text import parse_uint, quote
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
 from kapi.schema.cel.values import EvaluationError, Opaque
 
@@ -45,9 +45,9 @@ class Version(Opaque):
 
 def _number(text: str, part: str) -> int:
     if not _DIGITS.issuperset(text):
-        raise EvaluationError(f"Invalid character(s) found in {part.lower()} number {quoted(text)}")
+        raise EvaluationError(f"Invalid character(s) found in {part.lower()} number {quote(text)}")
     if len(text) > 1 and text[0] == "0":
-        raise EvaluationError(f"{part} number must not contain leading zeroes {quoted(text)}")
+        raise EvaluationError(f"{part} number must not contain leading zeroes {quote(text)}")
     return _unsigned(text)
 
 
@@ -55,7 +55,7 @@ def _unsigned(text: str) -> int:
     value = parse_uint(text)
     if value is None:
         problem = "value out of range" if text else "invalid syntax"
-        raise EvaluationError(f"strconv.ParseUint: parsing {quoted(text)}: {problem}")
+        raise EvaluationError(f"strconv.ParseUint: parsing {quote(text)}: {problem}")
     return value
 
 
@@ -79,10 +79,10 @@ def _identifier(text: str) -> Identifier:
         raise EvaluationError("Prerelease is empty")
     if _DIGITS.issuperset(text):
         if len(text) > 1 and text[0] == "0":
-            raise EvaluationError(f"Numeric PreRelease version must not contain leading zeroes {quoted(text)}")
+            raise EvaluationError(f"Numeric PreRelease version must not contain leading zeroes {quote(text)}")
         return _unsigned(text)
     if not _IDENTIFIER.issuperset(text):
-        raise EvaluationError(f"Invalid character(s) found in prerelease {quoted(text)}")
+        raise EvaluationError(f"Invalid character(s) found in prerelease {quote(text)}")
     return text
 
 
@@ -90,7 +90,7 @@ def _build(text: str) -> str:
     if not text:
         raise EvaluationError("Build meta data is empty")
     if not _IDENTIFIER.issuperset(text):
-        raise EvaluationError(f"Invalid character(s) found in build meta data {quoted(text)}")
+        raise EvaluationError(f"Invalid character(s) found in build meta data {quote(text)}")
     return text
 
 

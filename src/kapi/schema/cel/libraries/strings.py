@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kapi.api.go.text import ESCAPES
 from kapi.schema.cel.libraries.formatting import format_string
 from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.types import DYN, INT, STRING, Overload, list_of
@@ -20,19 +21,7 @@ _LONGEST: Final = 2**24
 
 _UPPER: Final = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER: Final = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-_QUOTED: Final = str.maketrans(
-    {
-        "\a": r"\a",
-        "\b": r"\b",
-        "\f": r"\f",
-        "\n": r"\n",
-        "\r": r"\r",
-        "\t": r"\t",
-        "\v": r"\v",
-        "\\": r"\\",
-        '"': r"\"",
-    }
-)
+_QUOTED: Final = str.maketrans(ESCAPES)
 # What Go calls space; Python's str.strip takes a few control characters more.
 _SPACE: Final = "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from kapi.schema.cel.gotext import parse_bool, parse_float, parse_int, parse_uint, short_float
+from kapi.api.go.text import parse_bool, parse_float, parse_int, parse_uint, short_float
 from kapi.schema.cel.times import checked_timestamp, format_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import (
     BOOL,

@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from kapi.api.go.addresses import parse_cidr_sloppy, parse_ip, parse_ip_sloppy
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GROUP: Final = re.compile(r"[0-9A-Fa-f]{1,4}").fullmatch
-_SLOPPY_GROUP: Final = re.compile(r"0*[0-9A-Fa-f]{1,4}").fullmatch
-_OCTET: Final = re.compile(r"0|[1-9][0-9]{0,2}").fullmatch
-_SLOPPY_OCTET: Final = re.compile(r"0*[0-9]{1,3}").fullmatch
-_PREFIX: Final = re.compile(r"0*([0-9]{1,3})").fullmatch
 _PAIR: Final = "[0-9A-Fa-f]{2}"
 _MAC: Final = re.compile(
     rf"{_PAIR}([:-])(?:{_PAIR}\1){{4}}(?:(?:{_PAIR}\1){{2}}|(?:{_PAIR}\1){{14}})?{_PAIR}"
@@ -27,48 +24,22 @@ _MAC: Final = re.compile(
 
 def is_ipv4(text: str) -> bool:
     """Four numbers, leading zeros allowed, or an IPv6 address that ends in them."""
-    if "." not in text:
-        return False
-    return _ipv6(text, strict=False) if ":" in text.partition(".")[0] else _ipv4(text, strict=False)
+    return "." in text and parse_ip_sloppy(text) is not None
 
 
 def is_ipv6(text: str) -> bool:
     """An IPv6 address without a zone."""
-    return ":" in text and _ipv6(text, strict=True)
+    return ":" in text and parse_ip(text) is not None
 
 
 def is_cidr(text: str) -> bool:
     """An address, leading zeros allowed, and the length of its prefix."""
-    address, slash, mask = text.partition("/")
-    match = _PREFIX(mask) if slash else None
-    if match is None:
-        return False
-    if _ipv4(address, strict=False):
-        return int(match[1]) <= 32
-    return _ipv6(address, strict=False) and int(match[1]) <= 128
+    return parse_cidr_sloppy(text) is not None
 
 
 def is_mac(text: str) -> bool:
     """A hardware address of 6, 8 or 20 bytes: pairs with colons or dashes, or groups of four with dots."""
     return _MAC(text) is not None
-
-
-def _ipv4(text: str, *, strict: bool) -> bool:
-    octet = _OCTET if strict else _SLOPPY_OCTET
-    parts = text.split(".", 4)
-    return len(parts) == 4 and all(octet(part) and int(part.lstrip("0") or "0") <= 255 for part in parts)
-
-
-def _ipv6(text: str, *, strict: bool) -> bool:
-    head, gap, tail = text.partition("::")
-    groups = (head.split(":") if head else []) + (tail.split(":") if tail else [])
-    width = len(groups)
-    if groups and "." in groups[-1]:
-        if (gap and not tail) or not _ipv4(groups.pop(), strict=strict):
-            return False
-        width += 1
-    group = _GROUP if strict else _SLOPPY_GROUP
-    return (width < 8 if gap else width == 8) and all(map(group, groups))
 
 
 # --- URIs -------------------------------------------------------------------------------------------------------------
@@ -227,7 +198,7 @@ class _Mailbox:
             self._dot_atom()
             return
         literal = self._match(_LITERAL)[1]
-        if not (_ipv4(literal, strict=True) or is_ipv6(literal)):
+        if parse_ip(literal) is None:
             raise _NotAnAddressError
 
     def _phrase(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError
-from kapi.schema.structural.wording import canonical, json_text, quote, show
+from kapi.api.go.text import quote
+from kapi.schema.structural.wording import canonical, json_text, show
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import too_many
+from kapi.api.go.text import quote
 from kapi.schema.structural.checks.enumeration import Enumeration, has_duplicates
 from kapi.schema.structural.checks.numeric import NumberRules
 from kapi.schema.structural.checks.textual import StringRules
@@ -24,7 +25,7 @@ from kapi.schema.structural.checks.typenames import TypeRules
 from kapi.schema.structural.correlation import Comparison, correlate_items
 from kapi.schema.structural.model import MISSING, Schema
 from kapi.schema.structural.report import ENOUGH
-from kapi.schema.structural.wording import invalid, quote, required, wrong_type
+from kapi.schema.structural.wording import invalid, required, wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kapi.schema.structural.wording import decimal, invalid
+from kapi.api.go.text import short_float
+from kapi.schema.structural.wording import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,4 +156,4 @@ def _quotient(number: float, factor: float) -> float:
 
 
 def _text(limit: float) -> str:
-    return str(limit) if isinstance(limit, int) else decimal(limit)
+    return str(limit) if isinstance(limit, int) else short_float(limit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
+from kapi.api.go.text import quote
 from kapi.api.values import Quantity, parse_quantity
 from kapi.registry.kinds.fieldchecks import NOT_NEGATIVE, check_sentences
 
@@ -157,7 +158,7 @@ def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozense
         seen.add(key)
         if name not in known:
             hint = f": {', '.join(sorted(known))}" if known else " which is empty"
-            body = f"Not found: {fielderror.quote(name)}: must be one of the names in pod.spec.resourceClaims{hint}"
+            body = f"Not found: {quote(name)}: must be one of the names in pod.spec.resourceClaims{hint}"
             errors.append(fielderror.FieldError("FieldValueNotFound", here, body))
 
 

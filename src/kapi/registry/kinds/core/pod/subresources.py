@@ -21,6 +21,7 @@ from kapi.api.errors import (
     PlainError,
     TooManyRequests,
 )
+from kapi.api.go.text import quote
 from kapi.api.meta import format_time, is_deleting
 from kapi.api.selectors import SelectorError, from_label_selector
 from kapi.registry.kinds.core.pod.containers import is_sidecar
@@ -76,7 +77,7 @@ class EphemeralContainersStrategy(PodStrategy):
         path = "spec.ephemeralContainers"
         new = {container.get("name"): container for container in obj["spec"].get("ephemeralContainers", ())}
         for container in old["spec"].get("ephemeralContainers", ()):
-            shown = fielderror.quote(container.get("name", ""))
+            shown = quote(container.get("name", ""))
             now = new.get(container.get("name"))
             if now is None:
                 detail = f"existing ephemeral containers {shown} may not be removed\n"
@@ -272,7 +273,7 @@ def bind(pod: Object, binding: Object, now: dt.datetime) -> Object:
     if is_deleting(pod):
         refusal = f"pod {name} is being deleted, cannot be assigned to a host"
     elif spec.get("nodeName"):
-        refusal = f"pod {name} is already assigned to node {fielderror.quote(spec['nodeName'])}"
+        refusal = f"pod {name} is already assigned to node {quote(spec['nodeName'])}"
     elif spec.get("schedulingGates"):
         refusal = f"pod {name} has non-empty .spec.schedulingGates"
     if refusal:

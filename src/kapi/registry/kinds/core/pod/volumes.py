@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
+from kapi.api.go.text import quote
 from kapi.registry.kinds.core.pod.claims import check_claim_template
 from kapi.registry.kinds.core.pod.environment import VOLUME_FIELDS, check_field_reference, check_resource_reference
 from kapi.registry.kinds.fieldchecks import check_choice, check_sentences
@@ -84,7 +85,7 @@ def _check_source(errors: Errors, path: str, volume: Spec, pod_name: str, *, is_
     if pod_name and "ephemeral" in volume and volume.get("name"):
         claim = f"{pod_name}-{volume['name']}"
         for sentence in names.dns_subdomain(claim):
-            detail = f"PVC name {fielderror.quote(claim)}: {sentence}"
+            detail = f"PVC name {quote(claim)}: {sentence}"
             errors.append(fielderror.invalid(f"{path}.name", volume["name"], detail))
 
 

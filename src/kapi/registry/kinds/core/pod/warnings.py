@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
-from kapi.api.fielderror import quote
+from kapi.api.go.text import quote
 from kapi.api.values import parse_quantity
 from kapi.registry.kinds.core.pod.security import each_container
 from kapi.registry.kinds.fieldrules import ip_warnings

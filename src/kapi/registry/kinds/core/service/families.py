@@ -12,6 +12,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, duplicate, invalid, not_supported, required
+from kapi.api.go.addresses import parse_ip_sloppy
 from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _ONE_FAMILY_EACH = "may specify no more than one IP for each IP family"
 
 def family_of(address: str) -> str:
     """`IPv4`, `IPv6` or `unknown`."""
-    parsed = fieldrules.parse_ip(address)
+    parsed = parse_ip_sloppy(address)
     return f"IPv{parsed.version}" if parsed else "unknown"
 
 
@@ -257,7 +258,7 @@ def _address_errors(spec: dict[str, Any], stored: list[str]) -> list[FieldError]
 def _family_errors(addresses: list[str], families: list[str]) -> list[FieldError]:
     errors = []
     for index, (address, family) in enumerate(zip(addresses, families, strict=False)):
-        is_six = isinstance(fieldrules.parse_ip(address), ipaddress.IPv6Address)
+        is_six = isinstance(parse_ip_sloppy(address), ipaddress.IPv6Address)
         if family in FAMILIES and is_six != (family == "IPv6"):
             detail = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
             errors.append(invalid(f"spec.clusterIPs[{index}]", address, detail))

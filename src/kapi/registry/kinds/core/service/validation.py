@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, not_supported, required
+from kapi.api.go.addresses import parse_ip_sloppy
 from kapi.api.selectors import validate_labels
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.service.families import cluster_ip_errors, is_headless, transition_errors
@@ -101,7 +102,7 @@ def ingress_point_errors(path: str, entry: dict[str, Any], stored: list[str]) ->
     host = entry.get("hostname")
     if host:
         errors += fieldrules.dns_subdomain(f"{path}.hostname", host)
-        if fieldrules.parse_ip(host) is not None:
+        if parse_ip_sloppy(host) is not None:
             errors.append(invalid(f"{path}.hostname", host, "must be a DNS name, not an IP address"))
     return errors
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.times import BadTime, canonical_micro_time, canonical_time
+from kapi.api.go.times import BadTime, canonical_micro_time, canonical_time
 
 LAYOUT = '"2006-01-02T15:04:05Z07:00"'
 MICRO = '"2006-01-02T15:04:05.000000Z07:00"'

@@ -1,0 +1,48 @@
+"""Names of the types of decoded JSON, and the errors of Go's JSON decoder about them.
+
+A value has two names: the one of its JSON type (`object`), which `encoding/json` uses, and the one of the Go type that
+untyped JSON is decoded into (`map[string]interface {}`), which messages with `%T` use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+ANY_MAP: Final = "map[string]interface {}"
+ANY_LIST: Final = "[]interface {}"
+TYPE_META: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+"""The type into which apimachinery reads an object's apiVersion and kind before anything else."""
+
+_JSON_TYPES: Final[dict[type, str]] = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+_GO_TYPES: Final[dict[type, str]] = {
+    dict: ANY_MAP,
+    list: ANY_LIST,
+    str: "string",
+    bool: "bool",
+    float: "float64",
+    type(None): "<nil>",
+}
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value in the words of `encoding/json`: object, array, string, bool, number, null."""
+    return _JSON_TYPES.get(type(value), "number")
+
+
+def type_name(value: Any) -> str:
+    """Return the Go type of a decoded value as `%T` prints it; an integer beyond 64 bits is a float64."""
+    if type(value) is int:
+        return "int64" if -(2**63) <= value < 2**63 else "float64"
+    return _GO_TYPES[type(value)]
+
+
+def unmarshal_error(what: str, into: str, *, field: str = "") -> str:
+    """Return the decoder's error about a value of the wrong type.
+
+    `what` is its `json_type`, a number perhaps with its digits, `into` the Go type; `field` is the field of a struct as
+    the decoder names it, `Pod.metadata.labels`.
+    """
+    target = f"struct field {field}" if field else "value"
+    return f"json: cannot unmarshal {what} into Go {target} of type {into}"
