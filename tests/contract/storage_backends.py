@@ -65,10 +65,10 @@ class Recorder:
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self.calls = 0
+        self.calls: list[tuple[int, list[int]]] = []
 
-    def __call__(self, changes: Sequence[Change]) -> None:
-        self.calls += 1
+    def __call__(self, revision: int, changes: Sequence[Change]) -> None:
+        self.calls.append((revision, [change.revision for change in changes]))
         self.changes.extend(changes)
 
     @property

@@ -104,7 +104,7 @@ def test_followers_have_seen_a_write_before_its_writer_hears_of_it(subject: Subj
 def test_the_stores_revision_has_moved_when_followers_are_called(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         seen: list[tuple[int, int]] = []
-        await store.follow(0, lambda changes: seen.append((changes[-1].revision, store.revision)))
+        await store.follow(0, lambda revision, changes: seen.append((revision, store.revision)))
         await put_many(store, [f"/{number}" for number in range(20)])
         assert all(last == revision for last, revision in seen)
 
@@ -115,7 +115,7 @@ def test_followers_are_called_on_the_event_loop(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         loops: set[object] = set()
         await store.put("/a", value(), 0)
-        await store.follow(0, lambda changes: loops.add(asyncio.get_running_loop()))
+        await store.follow(0, lambda revision, changes: loops.add(asyncio.get_running_loop()))
         await store.put("/a", value(), 1)
         assert loops == {asyncio.get_running_loop()}
 
@@ -167,7 +167,7 @@ def test_a_follower_may_close_another_from_inside_its_call(subject: Subject) -> 
     async def scenario(store: Storage) -> None:
         second = Recorder()
 
-        def first(changes: Sequence[Change]) -> None:
+        def first(revision: int, changes: Sequence[Change]) -> None:
             subscription.close()
 
         await store.follow(0, first)
@@ -192,7 +192,7 @@ def test_a_follower_that_fails_stops_the_store_rather_than_leave_a_gap(subject: 
         store.on_failure = failures.append
         boom = RuntimeError("boom")
 
-        def follower(changes: Sequence[Change]) -> None:
+        def follower(revision: int, changes: Sequence[Change]) -> None:
             raise boom
 
         await store.follow(0, follower)

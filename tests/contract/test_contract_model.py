@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from storage_backends import Recorder, Subject, value
 
-from kapi.storage.interface import Change, Compacted, Entry, FutureRevision, Page, RevisionMismatch
+from kapi.storage.interface import Change, Check, Compacted, Delete, Entry, FutureRevision, Page, Put, RevisionMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
     from typing import Any
 
     from storage_backends import Backend
+
+    from kapi.storage.interface import Operation
 
 KEYS = ["/a", "/a/", "/a/x", "/a/y", "/a0", "/b/x", "/b/é", "/b/\U0001f600"]
 PREFIXES = ["", "/", "/a", "/a/", "/b/", "/b/é", "/none"]
@@ -35,20 +37,29 @@ class Model:
 
     @property
     def revision(self) -> int:
-        return len(self.log)
+        return self.log[-1].revision if self.log else 0
 
-    def write(self, key: str, text: str | None, expected: int) -> int | tuple[str, int]:
-        actual = self.state(self.revision).get(key)
-        at = actual.revision if actual else 0
-        if at != expected:
-            return ("mismatch", at)
+    def write(self, key: str, text: str | None, expected: int) -> int | tuple[str, str, int]:
+        return self.commit([Delete(key, expected) if text is None else Put(key, value(text), expected)])
+
+    def commit(self, operations: Sequence[Operation]) -> int | tuple[str, str, int]:
+        state = self.state(self.revision)
+        for operation in operations:
+            actual = state[operation.key].revision if operation.key in state else 0
+            if actual != operation.expected:
+                return ("mismatch", operation.key, actual)
         revision = self.revision + 1
-        self.log.append(Change(revision, key, None if text is None else value(text).render(revision)))
+        for operation in operations:
+            if not isinstance(operation, Check):
+                content = operation.draft.render(revision) if isinstance(operation, Put) else None
+                self.log.append(Change(revision, operation.key, content))
         return revision
 
     def state(self, revision: int) -> dict[str, Entry]:
         state: dict[str, Entry] = {}
-        for change in self.log[:revision]:
+        for change in self.log:
+            if change.revision > revision:
+                break
             state.pop(change.key, None)
             if change.value is not None:
                 state[change.key] = Entry(change.key, change.value, change.revision)
@@ -92,7 +103,7 @@ class Comparison(RuleBasedStateMachine):
         try:
             return self.loop.run_until_complete(work)
         except RevisionMismatch as error:
-            return ("mismatch", error.actual)
+            return ("mismatch", error.key, error.actual)
         except Compacted as error:
             return ("compacted", error.oldest)
         except FutureRevision as error:
@@ -126,6 +137,27 @@ class Comparison(RuleBasedStateMachine):
             return await asyncio.gather(*work)
 
         assert self.wait(together()) == expected
+
+    @rule(
+        choice=st.lists(
+            st.tuples(keys, st.sampled_from(["put", "delete", "check"]), st.sampled_from([0, 0, 0, 0, 0, 1])),
+            min_size=1,
+            max_size=5,
+            unique_by=lambda choice: choice[0],
+        )
+    )
+    def commit(self, choice: list[tuple[str, str, int]]) -> None:
+        operations: list[Operation] = []
+        for key, kind, distance in choice:
+            expected = self.expectation(key, distance)
+            if kind == "check":
+                operations.append(Check(key, expected))
+            elif kind == "put" or not expected:
+                operations.append(Put(key, value("c"), expected))
+            else:
+                operations.append(Delete(key, expected))
+        if any(not isinstance(operation, Check) for operation in operations):
+            assert self.wait(self.store.commit(operations)) == self.model.commit(operations)
 
     @rule(key=keys, back=st.integers(-1, 12))
     def get(self, key: str, back: int) -> None:
@@ -177,7 +209,7 @@ class Comparison(RuleBasedStateMachine):
     @invariant()
     def followers_have_seen_everything_once(self) -> None:
         for since, recorder in self.followers:
-            assert recorder.changes == self.model.log[since:]
+            assert recorder.changes == [change for change in self.model.log if change.revision > since]
 
 
 def test_random_histories_agree_with_the_model(subject: Subject) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kapi.base.failpoint import arm
 from kapi.storage.interface import Draft
-from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import maintenance as sqlite_maintenance
 from kapi.storage.sqlite import writer as sqlite_writer
 from kapi.storage.sqlite.storage import SqliteStorage
 
@@ -35,7 +35,7 @@ async def main(path: Path, mode: str) -> None:
     # Several checkpoints in a short run, and pages handed back at every opportunity: each of them moves pages that must
     # not be lost on the way.
     sqlite_writer.CHECKPOINT_PAGES = 120
-    sqlite_upkeep.SPARE_PAGES, sqlite_upkeep.SPARE_SHARE = 0, 1_000_000
+    sqlite_maintenance.FREE_PAGES, sqlite_maintenance.FREE_SHARE = 0, 1_000_000
     store = await SqliteStorage.open(path)
     if mode == "normal":
         arm("storage.before_commit", lambda: store._writer._connection.execute("PRAGMA synchronous = NORMAL"))

@@ -252,7 +252,7 @@ def read_log(directory):
         store = await SqliteStorage.open(directory)
         commits = []
 
-        def take(changes):
+        def take(revision, changes):
             commits.extend(
                 Commit(
                     change.revision,

@@ -157,7 +157,7 @@ async def missing(path: Path, acknowledged: dict[str, int]) -> list[str]:
     try:
         found = {entry.key: entry.revision for entry in (await store.range("/")).entries}
         log: list[int] = []
-        feed = await store.follow(store.compacted, lambda changes: log.extend(change.revision for change in changes))
+        feed = await store.follow(store.compacted, lambda _, changes: log.extend(change.revision for change in changes))
         feed.close()
         assert log == list(range(store.compacted + 1, store.revision + 1))
         return [key for key, revision in acknowledged.items() if found.get(key, 0) < revision]

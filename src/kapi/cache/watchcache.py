@@ -444,20 +444,19 @@ class CacheHub:
                 self._waiting.remove(waiting)
         return True
 
-    def _take(self, changes: Sequence[Change]) -> None:
-        if not changes:
-            return
-        self.revision = changes[-1].revision
-        first = prefix_of(changes[0].key)
-        groups: dict[str, list[Change]] = {}
-        for change in changes:
-            prefix = first if change.key.startswith(first) else prefix_of(change.key)
-            groups.setdefault(prefix, []).append(change)
-        for prefix, group in groups.items():
-            self.cache(prefix).apply(group)
+    def _take(self, revision: int, changes: Sequence[Change]) -> None:
+        self.revision = revision
+        if changes:
+            first = prefix_of(changes[0].key)
+            groups: dict[str, list[Change]] = {}
+            for change in changes:
+                prefix = first if change.key.startswith(first) else prefix_of(change.key)
+                groups.setdefault(prefix, []).append(change)
+            for prefix, group in groups.items():
+                self.cache(prefix).apply(group)
         if self._waiting:
-            for revision, future in self._waiting:
-                if revision <= self.revision and not future.done():
+            for wanted, future in self._waiting:
+                if wanted <= revision and not future.done():
                     future.set_result(None)
 
 

@@ -1,41 +1,52 @@
-"""The storage contract: one ordered log of writes to keys, and what every backend must promise.
+"""The storage contract: a multi-version key-value store with one revision counter, and what every backend promises.
 
-A backend is a multi-version key-value store with a single revision counter. `tests/contract` is this page as code;
-a backend is a backend when it passes.
+`tests/contract` is this page as code; a backend is a backend when it passes. Several servers may share one store (as
+several kube-apiservers share one etcd); what a promise says of "this server" holds for the object it was called on.
 
-1.  **Revisions.** Every successful write gets the next revision, larger than every one before it, allocated inside the
-    commit. A revision is never given twice, not after a restart, a kill, or a compaction that emptied the store.
-2.  **Durable before visible.** `put` and `delete` return, and followers are called, only after the write is on disk.
-3.  **Compare and swap.** A write names the revision it expects the key to be at (0: absent). The check is made
-    against the latest state inside the commit; a mismatch raises `RevisionMismatch` and writes nothing.
-4.  **Reads.** `get` and `range` without a revision see every write that was acknowledged before the call. With a
-    revision they see the store as it was then, or raise `Compacted`, or `FutureRevision`; never a mixture.
-5.  **The feed.** `follow(since)` delivers every change after `since`, once, in revision order, history first and then
-    live, with no gap between the two; or raises `Compacted`. Followers are called on the event loop, before the
-    writer's own `put` returns: a write that was acknowledged has been seen by every follower.
-6.  **Compaction** forgets old versions up to a revision. The latest version of every key stays. It never makes writers
+1.  **Revisions.** Every commit gets a revision larger than every one before it, allocated inside the commit. A revision
+    is never given out twice, not after a restart, a kill, or a compaction that emptied the store. SQLite and memory
+    count without gaps; a store that is shared need not.
+2.  **Durable before visible.** `commit` returns, and followers are called, only after the write is on disk.
+3.  **Compare and swap.** Every operation of a commit names the revision it expects its key to be at (0: absent). All of
+    them are compared with the latest state inside the commit; if one differs, `RevisionMismatch` names its key and
+    nothing is written.
+4.  **All or nothing.** What a commit writes has one revision: a read at that revision sees all of it, a read before
+    it none of it, and the feed delivers it in one call. `Check` compares a key and does not write it; an unchanged key
+    keeps its revision and is not in the feed. A key occurs once in a commit, a commit writes at least one key and has
+    at most `MAX_OPERATIONS` operations; anything else is a ValueError. `put` and `delete` are commits of one operation.
+5.  **Reads.** `get` and `range` without a revision see every commit that this server acknowledged before the call.
+    With a revision they see the store as it was then, or raise `Compacted`, or `FutureRevision`; never a mixture.
+    `latest` returns a revision that is not older than any commit any server had acknowledged when it was called: a
+    reader that waits until its follower has been given that revision reads what every server has written.
+6.  **The feed.** `follow(since)` calls the follower with `(revision, changes)`: every change after `since`, once, in
+    revision order, history first and then live, with no gap between the two; or raises `Compacted`. Every change up to
+    `revision` has then been delivered. `changes` may be empty: the store has moved on without a change to deliver
+    (progress). When `follow` returns, the follower has been given the revision that the store was at when it was
+    called. Followers are called on the event loop, and those of the server that wrote before its `commit` returns;
+    the followers of another server are called later.
+7.  **Compaction** removes old versions up to a revision. The latest version of every key stays. It never makes writers
     wait for more than one small step of it.
-7.  **The past is bounded in bytes.** Replaced and removed versions take no more than `ledger.HISTORY_BYTES`, or than
+8.  **History is bounded in bytes.** Replaced and removed versions take no more than `ledger.HISTORY_BYTES`, or than
     the latest versions take, whichever is more. A store that would hold more compacts by itself, the oldest first and
     no further than needed; `compacted` moves then without a call. However long one key is written to, the store does
     not grow.
-8.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
+9.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
     called once, and nothing is retried. Reads may go on.
 
-What else every backend does alike: removing an absent key on purpose (`delete` with `expected=0`) is a ValueError;
-compacting or following in the future raises `FutureRevision`, compacting further back does nothing; a closed store
-raises `StorageFailed`; a follower that raises stops the store, because a feed with a gap would be a lie.
+What else every backend does alike: a `Delete` that expects the key to be absent is a ValueError; compacting or
+following in the future raises `FutureRevision`, compacting to an earlier revision than before does nothing; a closed
+store raises `StorageFailed`; a follower that raises stops the store, because a feed with a gap would be a lie.
 
-Values are bytes with a slot for their own revision: the writer gives what stands before and after it (`Draft`), the
-backend fills it in at commit. That is how an object is encoded once, with its resourceVersion in it.
+Values are bytes with a slot for their own revision: the caller gives the bytes before and after it (`Draft`). What
+`get`, `range` and the feed return has the revision filled in. A store that allocates the revision itself fills it in at
+commit, so that an object is encoded once, with its resourceVersion in it; one that learns the revision from the answer
+(etcd) stores the value without it and fills it in on every read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 
 class StorageError(Exception):
@@ -110,12 +121,45 @@ class Page(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One committed write. `value` is None for a deletion. `note` is what the local writer attached, else None."""
+    """One key as a commit left it. `value` is None for a deletion; `note` is None unless this server wrote it."""
 
     revision: int
     key: str
     value: bytes | None
     note: object = None
+
+
+class Put(NamedTuple):
+    """Write a value to a key that is at `expected` (0: absent). `note` reaches this server's followers."""
+
+    key: str
+    draft: Draft
+    expected: int
+    note: object = None
+
+
+class Delete(NamedTuple):
+    """Remove a key that is at `expected`. `note` reaches this server's followers."""
+
+    key: str
+    expected: int
+    note: object = None
+
+
+class Check(NamedTuple):
+    """Compare a key with `expected` (0: absent) and leave it as it is."""
+
+    key: str
+    expected: int
+
+
+Operation = Put | Delete | Check
+
+MAX_OPERATIONS = 128
+"""Operations of one commit: etcd's own limit (`--max-txn-ops`)."""
+
+Follower = Callable[[int, Sequence[Change]], None]
+"""Called with a revision and the changes up to it that were not delivered before."""
 
 
 class Subscription(Protocol):
@@ -127,7 +171,7 @@ class Subscription(Protocol):
 
 
 class Storage(Protocol):
-    """What the server needs of a store; see the module's text for the promises."""
+    """The store as the server uses it; the module's text has the promises."""
 
     on_failure: Callable[[BaseException], None] | None
 
@@ -138,15 +182,23 @@ class Storage(Protocol):
 
     @property
     def compacted(self) -> int:
-        """The revision up to which history is gone: reads and feeds from here on work."""
+        """The oldest revision that can be read, and that a feed can start from."""
+        ...
+
+    async def commit(self, operations: Sequence[Operation]) -> int:
+        """Compare all keys and write all values in one revision, or raise and write nothing; returns the revision."""
         ...
 
     async def put(self, key: str, draft: Draft, expected: int, note: object = None) -> int:
-        """Write a value if the key is at `expected` (0: absent); returns the new revision."""
+        """Commit one `Put`."""
         ...
 
     async def delete(self, key: str, expected: int, note: object = None) -> int:
-        """Remove a key that is at `expected`; returns the revision of the removal."""
+        """Commit one `Delete`."""
+        ...
+
+    async def latest(self) -> int:
+        """The revision that a linearizable read has to wait for."""
         ...
 
     async def get(self, key: str, revision: int = 0) -> Entry | None:
@@ -157,14 +209,14 @@ class Storage(Protocol):
         """The keys that begin with `prefix`, from `start` on, at most `limit` (0: all), now or at a revision."""
         ...
 
-    async def follow(self, since: int, follower: Callable[[Sequence[Change]], None]) -> Subscription:
+    async def follow(self, since: int, follower: Follower) -> Subscription:
         """Feed every change after `since` to the follower; returns when history has been delivered."""
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget versions that were replaced or removed at or before `revision`."""
+        """Remove versions that were replaced or deleted at or before `revision`."""
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then release the store."""
+        """Finish the commits that were accepted, then release the store."""
         ...

@@ -1,4 +1,4 @@
-"""A store that lives in the process: for tests, and for control planes that need not outlive it.
+"""The memory backend: for tests, and for control planes that need not outlive their process.
 
 Keeps every promise of `storage.interface` but durability. Everything happens on the event loop between two awaits, so a
 write is a few dictionary operations and needs no lock. No I/O.
@@ -14,26 +14,30 @@ from typing import TYPE_CHECKING, NamedTuple
 from kapi.storage.feed import Feed
 from kapi.storage.interface import (
     Change,
+    Check,
     Compacted,
+    Delete,
     Entry,
     FutureRevision,
     Page,
+    Put,
     RevisionMismatch,
     StorageFailed,
 )
 from kapi.storage.keys import prefix_end
 from kapi.storage.ledger import HISTORY_BYTES, Ledger, cost
+from kapi.storage.operations import validate_operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.storage.interface import Draft, Subscription
+    from kapi.storage.interface import Draft, Follower, Operation, Subscription
 
 _SLICE = 500
-"""Changes per step of a catch-up or of a compaction; the loop breathes in between."""
+"""Commits per step of a catch-up or of a compaction; other tasks run in between."""
 
-# Changes that a write forgets when there is too much past: more than it adds, so that the past shrinks.
-_SHED = 4
+# Commits that a write compacts when history takes too many bytes: more than it adds, so that history shrinks.
+_COMPACT_PER_WRITE = 4
 
 _of_revision = itemgetter(0)
 
@@ -43,24 +47,24 @@ class _Version(NamedTuple):
     value: bytes | None
 
 
-# Stands in the log for what has been swept, until the log is cut.
-_SWEPT = Change(0, "", None)
+# Stands in the log for a compacted commit, until the log is cut.
+_REMOVED: list[Change] = []
 
 
 class MemoryStorage:
-    """The `Storage` contract on dictionaries. Not durable; `close` forgets everything."""
+    """The `Storage` contract on dictionaries. Not durable; `close` drops everything."""
 
     def __init__(self, *, history_bytes: int = HISTORY_BYTES) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
         self._revision = 0
         self._compacted = 0
-        self._swept = 0
+        self._finished = 0
         # Versions of a key in revision order; a key leaves with its last version.
         self._versions: dict[str, list[_Version]] = {}
         # The same keys in order, for ranges.
         self._keys: list[str] = []
-        # From `_start` on every change after `_swept`, in revision order, without notes: those are for the live feed.
-        self._log: list[Change] = []
+        # From `_start` on the changes of every commit after `_finished`, up to which old versions have been removed.
+        self._log: list[list[Change]] = []
         self._start = 0
         self._ledger = Ledger(history_bytes)
         self._feed = Feed()
@@ -74,58 +78,76 @@ class MemoryStorage:
 
     @property
     def compacted(self) -> int:
-        """The revision up to which history is gone."""
+        """The oldest revision that can be read."""
         return self._compacted
 
+    async def latest(self) -> int:
+        """The latest revision; there is no other server."""
+        return self._revision
+
+    async def commit(self, operations: Sequence[Operation]) -> int:
+        """Compare all keys and write all values in one revision, or raise and write nothing; returns the revision."""
+        return self._commit(operations)
+
     async def put(self, key: str, draft: Draft, expected: int, note: object = None) -> int:
-        """Write a value if the key is at `expected` (0: absent); returns the new revision."""
-        return self._write(key, draft, expected, note)
+        """Commit one `Put`."""
+        return self._commit((Put(key, draft, expected, note),))
 
     async def delete(self, key: str, expected: int, note: object = None) -> int:
-        """Remove a key that is at `expected`; returns the revision of the removal."""
-        if expected <= 0:
-            raise ValueError("delete needs the revision the key is at; 0 means absent")
-        return self._write(key, None, expected, note)
+        """Commit one `Delete`."""
+        return self._commit((Delete(key, expected, note),))
 
-    def _write(self, key: str, draft: Draft | None, expected: int, note: object) -> int:
+    def _commit(self, operations: Sequence[Operation]) -> int:
         self._check_usable()
-        versions = self._versions.get(key)
-        before = versions[-1].value if versions else None
-        actual = versions[-1].revision if versions and before is not None else 0
-        if actual != expected:
-            raise RevisionMismatch(key, expected, actual)
-        revision = self._revision + 1
-        value = None if draft is None else draft.render(revision)
-        if versions is None:
-            key.encode()  # What cannot be written as UTF-8 no other backend could hold either.
-            versions = self._versions[key] = []
-            insort(self._keys, key)
-        versions.append(_Version(revision, value))
-        self._revision = revision
-        self._log.append(Change(revision, key, value))
-        self._shed(key, before, value)
-        self._publish(Change(revision, key, value, note))
+        validate_operations(operations)
+        for operation in operations:
+            actual = self._revision_of(operation.key)
+            if actual != operation.expected:
+                raise RevisionMismatch(operation.key, operation.expected, actual)
+        self._revision = revision = self._revision + 1
+        changes: list[Change] = []
+        for operation in operations:
+            if isinstance(operation, Check):
+                continue
+            value = operation.draft.render(revision) if isinstance(operation, Put) else None
+            changes.append(Change(revision, operation.key, value, operation.note))
+            self._write(revision, operation.key, value)
+        # Without the notes: they are for those who follow now.
+        self._log.append([Change(revision, key, value) for _, key, value, _ in changes])
+        self._limit_history()
+        self._publish(changes)
         return revision
 
-    def _shed(self, key: str, before: bytes | None, after: bytes | None) -> None:
-        """Note what a write made past; if that is too much, forget a few of the oldest changes."""
-        ledger = self._ledger
-        replaced = 0 if before is None else cost(key, len(before))
-        if after is None:
-            ledger.remove(self._revision, replaced, cost(key, 0))
-        else:
-            ledger.put(self._revision, replaced, cost(key, len(after)))
-        self._compacted = max(self._compacted, ledger.due(self._revision))
-        if self._swept < self._compacted:
-            self._sweep(_SHED)
+    def _revision_of(self, key: str) -> int:
+        versions = self._versions.get(key)
+        return versions[-1].revision if versions and versions[-1].value is not None else 0
 
-    def _publish(self, change: Change) -> None:
-        trouble = self._feed.publish((change,))
-        if trouble is None:
+    def _write(self, revision: int, key: str, value: bytes | None) -> None:
+        versions = self._versions.get(key)
+        if versions is None:
+            versions = self._versions[key] = []
+            insort(self._keys, key)
+        before = versions[-1].value if versions else None
+        versions.append(_Version(revision, value))
+        replaced = 0 if before is None else cost(key, len(before))
+        if value is None:
+            self._ledger.remove(revision, replaced, cost(key, 0))
+        else:
+            self._ledger.put(revision, replaced, cost(key, len(value)))
+
+    def _limit_history(self) -> None:
+        """Remove a few of the oldest versions when history takes too many bytes."""
+        self._compacted = max(self._compacted, self._ledger.due(self._revision))
+        if self._finished < self._compacted:
+            self._compact_step(_COMPACT_PER_WRITE)
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        failure = self._feed.publish(self._revision, changes)
+        if failure is None:
             return
-        self._failure = trouble
+        self._failure = failure
         if self.on_failure is not None:
-            self.on_failure(trouble)
+            self.on_failure(failure)
         self._check_usable()
 
     async def get(self, key: str, revision: int = 0) -> Entry | None:
@@ -159,7 +181,7 @@ class MemoryStorage:
         at, value = versions[index - 1]
         return None if value is None else Entry(key, value, at)
 
-    async def follow(self, since: int, follower: Callable[[Sequence[Change]], None]) -> Subscription:
+    async def follow(self, since: int, follower: Follower) -> Subscription:
         """Feed every change after `since` to the follower; returns when history has been delivered."""
         self._check_open()
         if since > self._revision:
@@ -168,41 +190,43 @@ class MemoryStorage:
             raise Compacted(since, self._compacted)
         return await self._feed.attach(since, follower, history=self._history, published=lambda: self._revision)
 
-    async def _history(self, after: int) -> Sequence[Change]:
+    async def _history(self, after: int) -> tuple[int, Sequence[Change]]:
         await asyncio.sleep(0)
         if after < self._compacted:
             raise Compacted(after, self._compacted)
-        # Revisions are dense, so the place of a change in the log is known.
-        first = self._start + after - self._swept
-        return self._log[first : first + _SLICE]
+        # Revisions have no gaps, so the place of a commit in the log is known.
+        first = self._start + after - self._finished
+        commits = self._log[first : first + _SLICE]
+        return after + len(commits), [change for commit in commits for change in commit]
 
     async def compact(self, revision: int) -> None:
-        """Forget versions that were replaced or removed at or before `revision`."""
+        """Remove versions that were replaced or deleted at or before `revision`."""
         self._check_usable()
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
         self._compacted = max(self._compacted, revision)
-        while self._swept < self._compacted:
-            self._sweep(_SLICE)
+        while self._finished < self._compacted:
+            self._compact_step(_SLICE)
             await asyncio.sleep(0)
 
-    def _sweep(self, count: int) -> None:
-        """Forget what some of the oldest changes replaced."""
+    def _compact_step(self, count: int) -> None:
+        """Remove what some of the oldest commits replaced."""
         start = self._start
-        self._start += min(count, self._compacted - self._swept)
+        self._start += min(count, self._compacted - self._finished)
         for index in range(start, self._start):
-            self._forget(self._log[index])
-            self._log[index] = _SWEPT
-        self._swept += self._start - start
-        self._ledger.aim(self._compacted)
-        self._ledger.sweep(self._swept)
+            for change in self._log[index]:
+                self._forget(change)
+            self._log[index] = _REMOVED
+        self._finished += self._start - start
+        self._ledger.schedule(self._compacted)
+        self._ledger.finish(self._finished)
         # Cutting a list moves what remains; done rarely enough it costs nothing per change.
         if 2 * self._start >= len(self._log):
             del self._log[: self._start]
             self._start = 0
 
     def _forget(self, change: Change) -> None:
-        """Forget what one change replaced, and the change itself if it was a removal."""
+        """Remove the version that a change replaced, and the mark of a deletion."""
         versions = self._versions[change.key]
         keep = bisect_left(versions, change.revision, key=_of_revision) + (change.value is None)
         del versions[:keep]
@@ -220,7 +244,7 @@ class MemoryStorage:
             raise StorageFailed(f"a follower of the change feed failed: {self._failure}") from self._failure
 
     async def close(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._closed = True
         self._versions.clear()
         self._keys.clear()

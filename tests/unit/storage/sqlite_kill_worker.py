@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from kapi.storage.interface import Draft
-from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import maintenance as sqlite_maintenance
 from kapi.storage.sqlite.storage import SqliteStorage
 
 WRITERS = 20
@@ -41,7 +41,7 @@ async def compact(store: SqliteStorage) -> None:
 
 async def main(path: Path, run: str) -> None:
     # Hand every free page back whenever there is a moment.
-    sqlite_upkeep.SPARE_PAGES, sqlite_upkeep.SPARE_SHARE = 0, 1_000_000
+    sqlite_maintenance.FREE_PAGES, sqlite_maintenance.FREE_SHARE = 0, 1_000_000
     store = await SqliteStorage.open(path)
     await asyncio.gather(compact(store), *(write(store, f"{run}-{number}") for number in range(WRITERS)))
 

@@ -39,8 +39,8 @@ class Books:
         return max(self.least, sum(self.live.values()))
 
     def forget(self, revision: int) -> None:
-        self.ledger.aim(revision)
-        self.ledger.sweep(revision)
+        self.ledger.schedule(revision)
+        self.ledger.finish(revision)
 
 
 actions = st.lists(
@@ -89,16 +89,16 @@ def test_what_is_not_published_is_not_due():
     assert books.ledger.due(1) == 0
 
 
-def test_what_is_out_of_reach_is_not_due_again_but_is_there_until_it_is_swept():
+def test_what_is_scheduled_is_not_due_again_but_is_counted_until_it_is_removed():
     books = Books(1000)
     for _ in range(20):
         books.put("a", 500)
     due = books.ledger.due(20)
-    books.ledger.aim(due)
+    books.ledger.schedule(due)
     assert books.ledger.due(20) == 0
     assert books.ledger.past == 19 * 500
     assert books.ledger.is_behind
-    books.ledger.sweep(due)
+    books.ledger.finish(due)
     assert books.ledger.past == books.past_after(due)
     assert not books.ledger.is_behind
 
@@ -115,14 +115,14 @@ def test_a_compaction_for_another_reason_counts():
 
 
 @pytest.mark.parametrize("size", [1, 100, 100_000])
-def test_notes_are_few_however_much_is_written(size):
+def test_samples_are_few_however_much_is_written(size):
     books = Books(10_000)
     most = 0
     for _ in range(3000):
         books.put("a", size)
         if due := books.ledger.due(books.revision):
             books.forget(due)
-        most = max(most, len(books.ledger._notes))
+        most = max(most, len(books.ledger._samples))
     assert most <= 2 * 64
 
 

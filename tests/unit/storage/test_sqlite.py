@@ -21,9 +21,17 @@ import pytest
 from kapi.base.clock import ManualClock
 from kapi.base.failpoint import FailpointError, armed
 from kapi.storage.compact import Compactor
-from kapi.storage.interface import Compacted, Draft, StorageBusy, StorageFailed, StorageUnavailable
+from kapi.storage.interface import (
+    Check,
+    Compacted,
+    Draft,
+    Put,
+    StorageBusy,
+    StorageFailed,
+    StorageUnavailable,
+)
 from kapi.storage.sqlite import file as sqlite_file
-from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import maintenance as sqlite_maintenance
 from kapi.storage.sqlite import writer as sqlite_writer
 from kapi.storage.sqlite.reader import read_key, read_log, read_range
 from kapi.storage.sqlite.storage import SqliteStorage
@@ -95,7 +103,7 @@ def test_every_commit_is_synced_and_the_format_is_marked(tmp_path):
 
             with armed("storage.before_commit", look):
                 await store.put("/a", DRAFT, 0)
-            assert seen == {"synchronous": 2, "application_id": 0x4B617069, "user_version": 1}
+            assert seen == {"synchronous": 2, "application_id": 0x4B617069, "user_version": 2}
 
     asyncio.run(scenario())
 
@@ -160,7 +168,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     [
         (["CREATE TABLE notes (text)"], "is not a Kapi database"),
         (["PRAGMA application_id = 77"], "is not a Kapi database"),
-        (["PRAGMA application_id = 1264676969", "PRAGMA user_version = 2"], "written by a newer Kapi"),
+        (["PRAGMA application_id = 1264676969", "PRAGMA user_version = 3"], "written by a newer Kapi"),
     ],
     ids=["tables", "application", "format"],
 )
@@ -293,7 +301,7 @@ def test_batches_are_bounded_in_number_and_bytes(tmp_path, size):
                 gate.open()
                 await asyncio.gather(*tasks)
             assert sum(sizes.sizes) == count
-            limit = sqlite_writer.BATCH_WRITES if size == 10 else sqlite_writer.BATCH_BYTES // size + 1
+            limit = sqlite_writer.BATCH_OPERATIONS if size == 10 else sqlite_writer.BATCH_BYTES // size + 1
             assert max(sizes.sizes) == limit
 
     asyncio.run(scenario())
@@ -344,7 +352,7 @@ def test_nothing_is_visible_before_it_is_published(tmp_path, point):
         async with opened(tmp_path) as store:
             await store.put("/before", DRAFT, 0)
             before = await store.range("/")
-            await store.follow(1, seen.extend)
+            await store.follow(1, lambda _, changes: seen.extend(changes))
             with armed(point, gate):
                 write = asyncio.create_task(store.put("/a", DRAFT, 0))
                 await gate.reached()
@@ -353,7 +361,7 @@ def test_nothing_is_visible_before_it_is_published(tmp_path, point):
                 assert await store.get("/a") is None
                 assert await store.range("/") == before
                 late = []
-                await store.follow(0, late.extend)
+                await store.follow(0, lambda _, changes: late.extend(changes))
                 gate.open()
                 assert await write == 2
             assert [change.revision for change in seen] == [2]
@@ -427,7 +435,7 @@ def test_after_a_failed_commit_nothing_is_acknowledged_any_more(tmp_path, error)
         failures, seen = [], []
         async with opened(tmp_path) as store:
             store.on_failure = failures.append
-            await store.follow(0, seen.extend)
+            await store.follow(0, lambda _, changes: seen.extend(changes))
             assert await store.put("/before", DRAFT, 0) == 1
             with armed("storage.before_commit", fail_once_with(error)):
                 results = await asyncio.gather(
@@ -490,14 +498,14 @@ def test_nothing_is_published_after_a_follower_has_missed_a_change(tmp_path):
     async def scenario():
         gate, seen, failing = Gate(), [], [True]
 
-        def fail_once(changes):
+        def fail_once(revision, changes):
             if failing:
                 failing.clear()
                 raise RuntimeError("boom")
 
         async with opened(tmp_path) as store:
             await store.follow(0, fail_once)
-            await store.follow(0, seen.extend)
+            await store.follow(0, lambda _, changes: seen.extend(changes))
             with armed("storage.before_commit", gate):
                 first = asyncio.create_task(store.put("/first", DRAFT, 0))
                 await gate.reached()
@@ -719,6 +727,80 @@ def test_compaction_and_writes_take_turns_and_neither_starves(tmp_path):
             assert busy.count("c") >= 15
             assert "ss" not in busy
             assert "ccccc" not in busy
-            assert during.count("s") >= 3000 / sqlite_upkeep.SWEEP_ROWS
+            assert during.count("s") >= 3000 / sqlite_maintenance.STEP_REVISIONS
+
+    asyncio.run(scenario())
+
+
+# -- formats
+
+FORMAT_1 = (
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA journal_mode = WAL",
+    "CREATE TABLE history (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, gone INTEGER NOT NULL, value BLOB)",
+    "CREATE UNIQUE INDEX versions ON history (key, revision, gone)",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO meta VALUES ('compacted', 3), ('swept', 2)",
+    "PRAGMA application_id = 1264676969",
+    "PRAGMA user_version = 1",
+)
+ROWS = [
+    (2, "/a", False, b"a at 2"),
+    (3, "/b", False, b"b at 3"),
+    (4, "/a", False, b"a at 4"),
+    (5, "/b", True, None),
+    (6, "/c", False, b"x" * 20_000),
+]
+"""Revision 1 has been compacted."""
+
+
+def write_format_1(path):
+    connection = sqlite3.connect(path / "kapi.db", isolation_level=None)
+    for statement in FORMAT_1:
+        connection.execute(statement)
+    connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?)", ROWS)
+    connection.close()
+
+
+async def check_migrated(store):
+    assert (store.revision, store.compacted) == (6, 3)
+    seen = []
+    await store.follow(3, lambda _, changes: seen.extend(changes))
+    assert [(c.revision, c.key, c.value is None, c.value) for c in seen] == ROWS[2:]
+    assert [tuple(entry) for entry in (await store.range("/", revision=3)).entries] == [
+        ("/a", b"a at 2", 2),
+        ("/b", b"b at 3", 3),
+    ]
+    assert [entry.revision for entry in (await store.range("/")).entries] == [4, 6]
+
+
+def test_a_store_of_the_first_format_is_migrated_when_it_is_opened(tmp_path):
+    write_format_1(tmp_path)
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await check_migrated(store)
+            assert await store.commit([Put("/a", DRAFT, 4), Put("/b", DRAFT, 0), Check("/c", 6)]) == 7
+            await store.compact(7)
+        async with opened(tmp_path) as store:
+            assert {entry.key: entry.revision for entry in (await store.range("/")).entries} == {
+                "/a": 7,
+                "/b": 7,
+                "/c": 6,
+            }
+            assert count_rows(tmp_path) == 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("point", ["storage.before_migration", "storage.after_migration"])
+def test_an_interrupted_migration_is_made_by_the_next_start(tmp_path, point):
+    write_format_1(tmp_path)
+
+    async def scenario():
+        with armed(point, fail_once_with(sqlite3.OperationalError("disk I/O error"))):
+            assert "disk I/O error" in await refusal(tmp_path)
+        async with opened(tmp_path) as store:
+            await check_migrated(store)
 
     asyncio.run(scenario())

@@ -56,7 +56,7 @@ async def look(path: Path) -> Found:
         for entry in page.entries:
             assert entry.value == b"x" * 700 + b"%d" % entry.revision + b"y" * 800
         log: dict[int, str] = {}
-        feed = await store.follow(store.compacted, lambda changes: log.update((c.revision, c.key) for c in changes))
+        feed = await store.follow(store.compacted, lambda _, changes: log.update((c.revision, c.key) for c in changes))
         feed.close()
         compacted = store.compacted
         probe = await store.put("/probe", Draft(b"", b""), 0)
@@ -108,8 +108,8 @@ def verify(path: Path, acknowledged: list[Acknowledged], before: Found | None) -
         "storage.after_publish=kill@30",
         "storage.before_compact_step=kill@3",
         "storage.after_compact_step=kill@3",
-        "storage.before_trim_step=kill@3",
-        "storage.after_trim_step=kill@3",
+        "storage.before_vacuum_step=kill@3",
+        "storage.after_vacuum_step=kill@3",
         "storage.checkpoint=kill@2",
     ],
 )

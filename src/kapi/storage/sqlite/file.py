@@ -1,12 +1,12 @@
-"""The data directory of the SQLite store: its lock, its database file, and why it may not open.
+"""The data directory of the SQLite store: its lock, its database file and schema, and why it may not open.
 
 A directory belongs to one server at a time. `kapi.lock` in it is held with `flock` as long as the store is open; the
 kernel lets go when the process ends, however it ends, so a killed server never leaves a stale lock. The file
-`kapi.db` carries an application id and a format number: a database of somebody else, or of a newer Kapi, is refused
-and left untouched.
+`kapi.db` carries an application id and a format number: a database of another program, or of a newer Kapi, is refused
+and left untouched; one of an earlier format is migrated in one transaction.
 
-Everything here blocks and runs on the store's own threads. What goes wrong becomes `StorageUnavailable`, whose text
-says what to do.
+Everything here blocks and runs on the store's own threads. Errors become `StorageUnavailable`, whose text says what to
+do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from kapi.base.failpoint import failpoint
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -27,28 +28,62 @@ if TYPE_CHECKING:
 DATABASE = "kapi.db"
 LOCK = "kapi.lock"
 APPLICATION_ID = int.from_bytes(b"Kapi")
-FORMAT = 1
+FORMAT = 2
 
 _BUSY_SECONDS = 10.0
-# A log that a burst or its readers have grown is cut back to this when it begins anew.
+# A log that a burst or its readers have grown is truncated to this when it restarts.
 _JOURNAL_LIMIT = 16 << 20
 _PRIMARY_CODE = 0xFF
 
-# `history` is the log: each value is stored once, under its revision. `versions` finds the versions of a key; it
-# holds all a look-up needs, `gone` included, so that ranges and start-up never touch the values. A table key ->
-# latest revision in its place is within 10 % of it on writes and cannot answer reads at a revision.
+# `history` is the log: each value is stored once, under its position: the revision of its commit and its place within
+# the commit, as in etcd (main and sub revision). `versions` finds the versions of a key; it holds all a look-up needs,
+# `gone` included, so that ranges and start-up never touch the values. A table key -> latest revision in its place is
+# within 10 % of it on writes and cannot answer reads at a revision.
 #
-# `meta.compacted` is the revision up to which history may be missing, `meta.swept` how far rows have been removed; the
-# first is written before the second moves. The last revision is max(history.revision, compacted): rows after
+# `meta.compacted` is the oldest revision that can be read, `meta.finished` how far old versions have been removed; the
+# first is written before the second moves. The last revision is that of the last row or `compacted`: rows after
 # `compacted` are never removed, so that needs no counter of its own and cannot fall behind.
+_TABLE = "CREATE TABLE history (position INTEGER PRIMARY KEY, key TEXT NOT NULL, gone INTEGER NOT NULL, value BLOB)"
+_INDEX = "CREATE UNIQUE INDEX versions ON history (key, position, gone)"
 _SCHEMA = (
-    "CREATE TABLE history (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, gone INTEGER NOT NULL, value BLOB)",
-    "CREATE UNIQUE INDEX versions ON history (key, revision, gone)",
+    _TABLE,
+    _INDEX,
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    "INSERT INTO meta VALUES ('compacted', 0), ('swept', 0)",
+    "INSERT INTO meta VALUES ('compacted', 0), ('finished', 0)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
 )
+
+_PLACE_BITS = 10
+"""Bits of a position that number the changes of a commit; eight times what `MAX_OPERATIONS` needs."""
+
+# Format 1 had one change per revision, under its revision. Copied in order, which is as fast as the disk; an UPDATE of
+# the primary key would move every row twice.
+_MIGRATION = (
+    "DROP INDEX versions",
+    "ALTER TABLE history RENAME TO history_1",
+    _TABLE,
+    f"INSERT INTO history SELECT revision << {_PLACE_BITS}, key, gone, value FROM history_1 ORDER BY revision",  # noqa: S608
+    "DROP TABLE history_1",
+    _INDEX,
+    "UPDATE meta SET name = 'finished' WHERE name = 'swept'",
+    f"PRAGMA user_version = {FORMAT}",
+)
+
+
+def position_of(revision: int, place: int) -> int:
+    """The position of a change: the revision of its commit, and its place among the commit's changes."""
+    return revision << _PLACE_BITS | place
+
+
+def last_position(revision: int) -> int:
+    """The highest position a change of a revision can have."""
+    return ((revision + 1) << _PLACE_BITS) - 1
+
+
+def revision_at(position: int) -> int:
+    """The revision of the change at a position."""
+    return position >> _PLACE_BITS
 
 
 class DirectoryLock:
@@ -93,6 +128,7 @@ def open_database(directory: Path) -> sqlite3.Connection:
     try:
         _check_owner(connection, directory)
         _configure(connection, directory)
+        _migrate(connection)
     except BaseException:
         connection.close()
         raise
@@ -127,15 +163,20 @@ def _check_owner(connection: sqlite3.Connection, directory: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
         raise StorageUnavailable(f"{directory / DATABASE} is not a Kapi database; choose another data directory")
-    # Makes it possible to shorten the file, which is done when it pays, see `sqlite_upkeep`. To be chosen now or never;
+    # Makes it possible to shorten the file, which is done when it pays, see `maintenance`. To be chosen now or never;
     # costs a page in 800, and no speed that could be measured.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
+    _run(connection, _SCHEMA)
+    _sync_directory(directory)
+
+
+def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
+    """All statements in one transaction: a crash leaves the database as it was before."""
     connection.execute("BEGIN IMMEDIATE")
-    for statement in _SCHEMA:
+    for statement in statements:
         connection.execute(statement)
     connection.execute("COMMIT")
-    _sync_directory(directory)
 
 
 def _configure(connection: sqlite3.Connection, directory: Path) -> None:
@@ -154,6 +195,15 @@ def _configure(connection: sqlite3.Connection, directory: Path) -> None:
     # Takes and returns the write lock: fails now, not at the first write, if the file is read-only or held by others.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ROLLBACK")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a database of an earlier format to this one; the file may double, its free pages are returned later."""
+    if pragma(connection, "user_version") < FORMAT:
+        failpoint("storage.before_migration")
+        _run(connection, _MIGRATION)
+        failpoint("storage.after_migration")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:

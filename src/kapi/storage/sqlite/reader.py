@@ -1,10 +1,10 @@
-"""Reads of the SQLite store: what a key, a prefix or the log was at a revision.
+"""Reads of the SQLite store: a key, a range or the log, as of a revision.
 
 Each read is one transaction, so it sees one state of the file. It always asks for a revision, the latest published one
-when the caller did not name any: what has been committed but not yet been published stays unseen, and the page of a
-list says exactly which changes come after it. Blocks; runs on the reader threads.
+when the caller named none: what has been committed but not yet published is not seen, and the page of a list says
+exactly which changes come after it. Blocks; runs on the reader threads.
 
-Reads go through a `Turnstile`, because the write-ahead log can only begin anew while nobody reads from it.
+Reads pass a `ReadGate`, because the write-ahead log can only restart while no reader is in it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from kapi.storage.interface import Change, Compacted, Entry, Page
+from kapi.storage.interface import MAX_OPERATIONS, Change, Compacted, Entry, Page
 from kapi.storage.keys import prefix_end
+from kapi.storage.sqlite.file import last_position, revision_at
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,69 +27,69 @@ SLICE_BYTES = 4 << 20
 
 COMPACTED = "SELECT value FROM meta WHERE name = 'compacted'"
 
-_GET = "SELECT value, revision FROM history WHERE key = ? AND revision <= ? ORDER BY revision DESC LIMIT 1"
+_GET = "SELECT value, position FROM history WHERE key = ? AND position <= ? ORDER BY position DESC LIMIT 1"
 
 # The live versions of a range, answered from the index alone and in key order, so that a page ends when it is full. The
-# flag rides in the lowest bit, which makes "the latest, unless it is a removal" one maximum.
+# flag rides in the lowest bit, which makes "the latest, unless it is a deletion" one maximum.
 _LIVE = (
-    "SELECT max(2 * revision + gone) >> 1 FROM history WHERE key >= ? AND key < ? AND revision <= ?"
-    " GROUP BY key HAVING NOT (max(2 * revision + gone) & 1)"
+    "SELECT max(2 * position + gone) >> 1 FROM history WHERE key >= ? AND key < ? AND position <= ?"
+    " GROUP BY key HAVING NOT (max(2 * position + gone) & 1)"
 )
-# SQLite visits the values in revision order, that is as they lie on disk: three times as fast for a large range as in
-# key order. The caller sorts.
-_RANGE = f"SELECT key, value, revision FROM history WHERE revision IN ({_LIVE} ORDER BY key LIMIT ?)"  # noqa: S608
+# SQLite visits the values in the order of their positions, that is as they lie on disk: three times as fast for a large
+# range as in key order. The caller sorts.
+_RANGE = f"SELECT key, value, position FROM history WHERE position IN ({_LIVE} ORDER BY key LIMIT ?)"  # noqa: S608
 _COUNT = f"SELECT count(*) FROM ({_LIVE})"  # noqa: S608
-_LOG = "SELECT revision, key, value FROM history WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?"
+_LOG = "SELECT position, key, value FROM history WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
 
 # SQLite orders every blob after every text: the bound of a range that has none.
 _NO_END = b""
 
 
-class Turnstile:
-    """Lets any number of readers through, until the writer wants a moment without them.
+class ReadGate:
+    """Admits any number of readers, until the writer needs an instant without any.
 
-    `shut` keeps new readers waiting; when the last of the others has left `on_quiet` is called, on its thread, unless
-    nobody was there to begin with. `open` must follow.
+    `close` makes new readers wait; when the last running one has finished `on_quiet` is called, on its thread, unless
+    none was running to begin with. `open` must follow.
     """
 
     def __init__(self, on_quiet: Callable[[], None]) -> None:
         self._on_quiet = on_quiet
         self._changed = threading.Condition()
-        self._inside = 0
-        self._is_shut = False
+        self._running = 0
+        self._is_closed = False
 
     @contextlib.contextmanager
-    def passage(self) -> Iterator[None]:
-        """Wait to be let in; the block is one read."""
+    def reading(self) -> Iterator[None]:
+        """Wait until the gate is open; the block is one read."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_shut)
-            self._inside += 1
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._running += 1
         try:
             yield
         finally:
             with self._changed:
-                self._inside -= 1
-                is_quiet = self._is_shut and self._inside == 0
+                self._running -= 1
+                is_quiet = self._is_closed and self._running == 0
             if is_quiet:
                 self._on_quiet()
 
-    def shut(self) -> bool:
-        """Let nobody in any more; whether nobody is inside now. If already shut, the answer is on its way."""
+    def close(self) -> bool:
+        """Admit no reader any more; True if none is running and `on_quiet` will not be called."""
         with self._changed:
-            is_news = not self._is_shut
-            self._is_shut = True
-            return is_news and self._inside == 0
+            was_open = not self._is_closed
+            self._is_closed = True
+            return was_open and self._running == 0
 
     def open(self) -> None:
-        """Let readers in again."""
+        """Admit readers again."""
         with self._changed:
-            self._is_shut = False
+            self._is_closed = False
             self._changed.notify_all()
 
 
 @contextlib.contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[int]:
-    """One state of the file for all reads of a block; gives the revision it is compacted to."""
+    """One read transaction for all statements of a block; yields the revision the file is compacted to."""
     connection.execute("BEGIN")
     try:
         (compacted,) = connection.execute(COMPACTED).fetchone()
@@ -101,7 +102,7 @@ def _resolve(revision: int, published: int, compacted: int) -> int:
     """The revision to read at.
 
     A compaction may pass the published revision between the call and the read; then the oldest kept revision is read.
-    It was published when the compaction began, so nobody sees the future.
+    It was published when the compaction began, so no caller sees the future.
     """
     if not revision:
         return max(published, compacted)
@@ -113,10 +114,12 @@ def _resolve(revision: int, published: int, compacted: int) -> int:
 def read_key(connection: sqlite3.Connection, key: str, revision: int, published: int) -> Entry | None:
     """The value of a key at a revision (0: the published one)."""
     with _snapshot(connection) as compacted:
-        found = connection.execute(_GET, (key, _resolve(revision, published, compacted))).fetchone()
+        at = _resolve(revision, published, compacted)
+        found = connection.execute(_GET, (key, last_position(at))).fetchone()
     if found is None or found[0] is None:
         return None
-    return Entry(key, *found)
+    value, position = found
+    return Entry(key, value, revision_at(position))
 
 
 def read_range(
@@ -127,24 +130,29 @@ def read_range(
     bound = _NO_END if end is None else end
     with _snapshot(connection) as compacted:
         at = _resolve(revision, published, compacted)
+        last = last_position(at)
         # One more than asked for tells whether there is a rest to count.
-        rows = sorted(connection.execute(_RANGE, (max(prefix, start), bound, at, limit + 1 if limit else -1)))
+        rows = sorted(connection.execute(_RANGE, (max(prefix, start), bound, last, limit + 1 if limit else -1)))
         more = 0
         if limit and len(rows) > limit:
-            (more,) = connection.execute(_COUNT, (rows.pop()[0], bound, at)).fetchone()
-    return Page([Entry(*row) for row in rows], at, more)
+            (more,) = connection.execute(_COUNT, (rows.pop()[0], bound, last)).fetchone()
+    return Page([Entry(key, value, revision_at(position)) for key, value, position in rows], at, more)
 
 
-def read_log(connection: sqlite3.Connection, after: int, published: int) -> Sequence[Change]:
-    """The next slice of changes after a revision, none that is not published."""
+def read_log(connection: sqlite3.Connection, after: int, published: int) -> tuple[int, Sequence[Change]]:
+    """The next slice of changes after a revision, whole commits, none that is not published; and how far it reaches."""
     changes: list[Change] = []
     size = 0
     with _snapshot(connection) as compacted:
         if after < compacted:
             raise Compacted(after, compacted)
-        for revision, key, value in connection.execute(_LOG, (after, published, SLICE_CHANGES)):
+        # As many more as a commit may have: one that has been begun is read to its end.
+        limit = SLICE_CHANGES + MAX_OPERATIONS
+        for position, key, value in connection.execute(_LOG, (last_position(after), last_position(published), limit)):
+            revision = revision_at(position)
+            is_full = size >= SLICE_BYTES or len(changes) >= SLICE_CHANGES
+            if is_full and revision != changes[-1].revision:
+                return changes[-1].revision, changes
             changes.append(Change(revision, key, value))
             size += len(value or b"")
-            if size >= SLICE_BYTES:
-                break
-    return changes
+    return published, changes

@@ -1,11 +1,11 @@
 """The SQLite store: durable, in one file, no other program. The default backend.
 
-    loop: put, delete ── queue ──▶ writer thread: check, one transaction, one fsync ──▶ loop: followers, then answers
-    loop: get, range, follow ────▶ reader threads: one snapshot each ─────────────────▶ loop: result
+    loop: commit ── queue ────▶ writer thread: compare, one transaction, one fsync ──▶ loop: followers, then answers
+    loop: get, range, follow ─▶ reader threads: one snapshot each ───────────────────▶ loop: result
 
-This module is the loop's side. The writer (`sqlite_writer`) owns the revision; this side learns of a commit in
-`settle`, and `revision` moves there, together with the feed: whoever sees a revision here has a feed that has
-delivered it. Reads are made at that revision. The event loop never waits for the disk.
+This module is the loop's side. The writer thread (`writer`) owns the revision; this side learns of a commit in
+`committed`, and `revision` moves there, together with the feed: a revision that can be seen here has been delivered.
+Reads are made at that revision. The event loop never waits for the disk.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kapi.base.failpoint import failpoint
 from kapi.storage.feed import Feed
-from kapi.storage.interface import Compacted, FutureRevision, StorageBusy, StorageFailed
+from kapi.storage.interface import Compacted, Delete, FutureRevision, Put, StorageBusy, StorageFailed
 from kapi.storage.ledger import HISTORY_BYTES
+from kapi.storage.operations import validate_operations
 from kapi.storage.sqlite.file import open_reader
 from kapi.storage.sqlite.reader import read_key, read_log, read_range
-from kapi.storage.sqlite.writer import Compact, Stop, Write, Writer
+from kapi.storage.sqlite.writer import Commit, Compact, Stop, Writer
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kapi.storage.interface import Change, Draft, Entry, Page, Subscription
+    from kapi.storage.interface import Change, Draft, Entry, Follower, Operation, Page, Subscription
     from kapi.storage.sqlite.writer import Batch, Opened
 
 _Result = TypeVar("_Result")
@@ -39,7 +40,7 @@ _WAITING_BYTES = 128 << 20
 
 
 class Observer(Protocol):
-    """Who wants to know how the disk is doing; called on the event loop."""
+    """Receives measurements of the disk; called on the event loop."""
 
     def committed(self, batch_size: int, seconds: float) -> None:
         """A batch of writes is on disk."""
@@ -47,7 +48,7 @@ class Observer(Protocol):
 
 
 class SqliteStorage:
-    """The `Storage` contract on one SQLite file; made by `open`, used on one event loop."""
+    """The `Storage` contract on one SQLite file; opened by `open`, used on one event loop."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class SqliteStorage:
     ) -> SqliteStorage:
         """Open the store in the data directory `path`, making both if missing; `StorageUnavailable` says why not.
 
-        `history_bytes` is how much past it keeps at most, if its present is not larger; see `storage.ledger`.
+        `history_bytes` bounds the bytes of old versions, unless the latest versions take more; see `storage.ledger`.
         """
         store = cls(
             path,
@@ -111,46 +112,52 @@ class SqliteStorage:
 
     @property
     def revision(self) -> int:
-        """The latest revision that has been published. The writer thread looks at it too."""
+        """The latest revision that has been published. The writer thread reads it too."""
         return self._revision
 
     @property
     def compacted(self) -> int:
-        """The revision up to which history is gone."""
+        """The oldest revision that can be read."""
         return self._compacted
 
     # -- writes
 
+    async def commit(self, operations: Sequence[Operation]) -> int:
+        """Compare all keys and write all values in one revision, or raise and write nothing; returns when on disk."""
+        return await self._submit(tuple(operations))
+
     async def put(self, key: str, draft: Draft, expected: int, note: object = None) -> int:
-        """Write a value if the key is at `expected` (0: absent); returns the new revision once it is on disk."""
-        return await self._submit(key, draft, expected, note)
+        """Commit one `Put`."""
+        return await self._submit((Put(key, draft, expected, note),))
 
     async def delete(self, key: str, expected: int, note: object = None) -> int:
-        """Remove a key that is at `expected`; returns the revision of the removal once it is on disk."""
-        if expected <= 0:
-            raise ValueError("delete needs the revision the key is at; 0 means absent")
-        return await self._submit(key, None, expected, note)
+        """Commit one `Delete`."""
+        return await self._submit((Delete(key, expected, note),))
 
-    def _submit(self, key: str, draft: Draft | None, expected: int, note: object) -> asyncio.Future[int]:
+    def _submit(self, operations: Sequence[Operation]) -> asyncio.Future[int]:
         self._check_usable()
-        if not key.isascii():
-            key.encode()  # Raises here, for this caller alone, what would break a whole batch.
+        validate_operations(operations)
         if self._waiting >= self._max_waiting or self._waiting_bytes >= self._max_waiting_bytes:
             raise StorageBusy(f"{self._waiting} writes are waiting for the disk; try again later")
-        write = Write(key, draft, expected, note, self._loop.create_future())
-        self._waiting += 1
-        self._waiting_bytes += write.size
-        self._writer.inbox.put(write)
-        return write.answer
+        size = 0
+        for operation in operations:
+            size += len(operation.key)
+            if isinstance(operation, Put):
+                size += len(operation.draft.before) + len(operation.draft.after)
+        commit = Commit(operations, size, self._loop.create_future())
+        self._waiting += len(operations)
+        self._waiting_bytes += size
+        self._writer.inbox.put(commit)
+        return commit.answer
 
     async def compact(self, revision: int) -> None:
-        """Forget versions that were replaced or removed at or before `revision`; returns when their space is free."""
+        """Remove versions that were replaced or deleted at or before `revision`; returns when their space is free."""
         self._check_usable()
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
-        wish = Compact(revision, self._loop.create_future())
-        self._writer.inbox.put(wish)
-        await wish.answer
+        request = Compact(revision, self._loop.create_future())
+        self._writer.inbox.put(request)
+        await request.answer
 
     # -- reads
 
@@ -164,14 +171,18 @@ class SqliteStorage:
         published = self._readable(revision)
         return await self._read(lambda connection: read_range(connection, prefix, start, limit, revision, published))
 
-    async def follow(self, since: int, follower: Callable[[Sequence[Change]], None]) -> Subscription:
+    async def latest(self) -> int:
+        """The published revision: the directory's lock keeps every other server out."""
+        return self._revision
+
+    async def follow(self, since: int, follower: Follower) -> Subscription:
         """Feed every change after `since` to the follower; returns when history has been delivered."""
         self._readable(since)
         if since < self._compacted:
             raise Compacted(since, self._compacted)
         return await self._feed.attach(since, follower, history=self._history, published=lambda: self._revision)
 
-    async def _history(self, after: int) -> Sequence[Change]:
+    async def _history(self, after: int) -> tuple[int, Sequence[Change]]:
         # Not beyond what is published: the rest is on its way to the live followers.
         published = self._readable(after)
         return await self._read(lambda connection: read_log(connection, after, published))
@@ -193,10 +204,10 @@ class SqliteStorage:
         if connection is None:
             connection = self._local.connection = open_reader(self._directory)
             self._connections.append(connection)
-        with self._writer.turnstile.passage():
+        with self._writer.gate.reading():
             return read(connection)
 
-    # -- what the writer tells (on the loop)
+    # -- called by the writer, on the loop
 
     def opened(self, state: Opened) -> None:
         """The store can be used."""
@@ -204,62 +215,62 @@ class SqliteStorage:
         if not self._opened.done():
             self._opened.set_result(None)
 
-    def settle(self, batch: Batch) -> None:
-        """A batch is on disk: publish its changes, then answer its writers."""
+    def committed(self, batch: Batch) -> None:
+        """A batch is on disk: publish its changes, then answer its callers."""
         try:
             if self._failure is not None:
                 raise self._refusal()
             if batch.changes:
                 self._publish(batch)
         except Exception as error:
-            self.failed(error, [*batch.writes])
+            self.failed(error, [*batch.commits])
             return
-        self._release(batch.writes)
-        for write, answer in zip(batch.writes, batch.answers, strict=True):
-            if write.answer.done():
-                continue  # Cancelled: the caller is gone, the write is not.
+        self._release(batch.commits)
+        for commit, answer in zip(batch.commits, batch.answers, strict=True):
+            if commit.answer.done():
+                continue  # Cancelled: the caller has given up, the commit stands.
             if isinstance(answer, int):
-                write.answer.set_result(answer)
+                commit.answer.set_result(answer)
             else:
-                write.answer.set_exception(answer)
+                commit.answer.set_exception(answer)
 
     def _publish(self, batch: Batch) -> None:
         self._revision = batch.changes[-1].revision
         failpoint("storage.before_publish")
-        trouble = self._feed.publish(batch.changes)
+        failure = self._feed.publish(self._revision, batch.changes)
         failpoint("storage.after_publish")
-        if trouble is not None:
-            raise trouble
+        if failure is not None:
+            raise failure
         if self._observer is not None:
             self._observer.committed(len(batch.changes), batch.seconds)
 
-    def _release(self, writes: Sequence[Write]) -> None:
-        self._waiting -= len(writes)
-        self._waiting_bytes -= sum(write.size for write in writes)
+    def _release(self, commits: Sequence[Commit]) -> None:
+        self._waiting -= sum(len(commit.operations) for commit in commits)
+        self._waiting_bytes -= sum(commit.size for commit in commits)
 
-    def compacting(self, revision: int) -> None:
-        """History up to this revision is out of reach from now on."""
+    def compaction_scheduled(self, revision: int) -> None:
+        """Earlier revisions cannot be read any more."""
         self._compacted = revision
 
-    def swept(self, answers: list[asyncio.Future[None]]) -> None:
-        """A compaction is complete, or left to the next start."""
+    def compaction_finished(self, answers: list[asyncio.Future[None]]) -> None:
+        """All rows of a compaction have been removed, or are left to the next start."""
         for answer in answers:
             if not answer.done():
                 answer.set_result(None)
 
-    def failed(self, error: BaseException, unanswered: list[Write | Compact]) -> None:
-        """Nothing will be written any more: refuse what waits and what comes, and say so once."""
-        is_news = self._failure is None
+    def failed(self, error: BaseException, unanswered: list[Commit | Compact]) -> None:
+        """Nothing will be written any more: refuse what waits and what comes, and call `on_failure` once."""
+        is_first = self._failure is None
         self._failure = self._failure or error
-        self._release([item for item in unanswered if isinstance(item, Write)])
+        self._release([item for item in unanswered if isinstance(item, Commit)])
         for item in unanswered:
             if not item.answer.done():
                 item.answer.set_exception(self._refusal())
-        if is_news and self.on_failure is not None:
+        if is_first and self.on_failure is not None:
             self.on_failure(error)
 
     def ended(self, error: BaseException | None) -> None:
-        """The writer thread is done; `error` is why the store could not be opened."""
+        """The writer thread has ended; `error` is why the store could not be opened."""
         if error is not None and not self._opened.done():
             self._opened.set_exception(error)
         self._ended.set_result(None)
@@ -275,10 +286,10 @@ class SqliteStorage:
         if self._failure is not None:
             raise self._refusal()
 
-    # -- the end
+    # -- closing
 
     async def close(self) -> None:
-        """Finish what was accepted, then release the store."""
+        """Finish the commits that were accepted, then release the store."""
         if not self._is_closing:
             self._is_closing = True
             # Readers first: the writer's last checkpoint needs the log for itself.

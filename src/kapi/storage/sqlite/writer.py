@@ -1,17 +1,17 @@
 """The writer thread of the SQLite store: the one owner of the revision counter.
 
-It takes whatever writes are waiting, checks every precondition against the current state (which it keeps in a
-dictionary, key to revision), commits them in one transaction with one fsync, and hands results and changes to the
-event loop in one call. Under load batches grow by themselves, so an fsync is paid per batch and not per write.
+It takes all commits that are waiting, compares their keys with the current state (a dictionary from key to
+revision), writes them in one transaction with one fsync (group commit), and hands results and changes to the event loop
+in one call. Under load batches grow by themselves, so an fsync is paid per batch and not per commit.
 
-A batch is **one SQL statement**. Python's sqlite3 gives up the interpreter lock at every step of a statement and has
-to win it back; with a busy event loop that may take 5 ms each time. 64 rows as 64 steps reached 180 writes/s beside a
-loop that never rests, as one step 8,000.
+A batch is **one SQL statement**. Python's sqlite3 releases the interpreter lock at every step of a statement and has to
+acquire it again; with a busy event loop that may take 5 ms each time. 64 rows as 64 steps reached 180 writes/s with an
+event loop that was never idle, as one step 8,000.
 
-Compaction and what else keeps the file in shape (`sqlite_upkeep`) is done here too, in small steps between batches, so
-that it never competes with a write for the database and a write waits for one step at most. When the past takes more
-than its bytes (`ledger`) the writer compacts without being asked, and as long as it does steps grow with the batches:
-who writes faster than rows can be removed is slowed down, and the file stays as it is.
+Compaction and the other maintenance of the file are done here too, in small steps between batches, so that they never
+compete with a write for the database and a write waits for one step at most. When history takes more than its bytes
+(`ledger`) the writer compacts without being asked, and as long as it does steps grow with the batches: a client that
+writes faster than rows can be removed is slowed down, and the file stays as it is.
 
 After a failure nothing is retried: what a failed fsync left on the disk is unknown, and a second one may succeed
 without having written anything.
@@ -28,119 +28,123 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kapi.base.failpoint import failpoint, is_armed
-from kapi.storage.interface import Change, RevisionMismatch
+from kapi.storage.interface import MAX_OPERATIONS, Change, Check, Put, RevisionMismatch
 from kapi.storage.ledger import Ledger, cost
-from kapi.storage.sqlite.file import DirectoryLock, explained, open_database, prepare_directory
-from kapi.storage.sqlite.maintenance import CHECKPOINT_PAGES, Upkeep
-from kapi.storage.sqlite.reader import Turnstile
+from kapi.storage.sqlite.file import (
+    DirectoryLock,
+    explained,
+    open_database,
+    position_of,
+    prepare_directory,
+    revision_at,
+)
+from kapi.storage.sqlite.maintenance import CHECKPOINT_PAGES, Maintenance
+from kapi.storage.sqlite.reader import ReadGate
 
 if TYPE_CHECKING:
     import asyncio
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kapi.storage.interface import Draft
+    from kapi.storage.interface import Operation
 
-BATCH_WRITES = 256
+BATCH_OPERATIONS = 256
 BATCH_BYTES = 1 << 20
-"""Bounds of a batch; the second may be passed by one value."""
+"""Bounds of a batch; the last commit of a batch may pass them."""
 
 # While writes keep coming, one compaction step is made every so many batches.
-_BATCHES_PER_SWEEP = 4
+_BATCHES_PER_STEP = 4
 _PAGE = 4096
 _ABSENT = (0, 0)
 
-# Everything that happened, without the values: their length stands in front of them.
-_LOG = "SELECT revision, key, length(value) FROM history ORDER BY revision"
+# The whole log without the values; SQLite knows their lengths without reading them.
+_LOG = "SELECT position, key, length(value) FROM history ORDER BY position"
 
 
-class Write(NamedTuple):
-    """A write that waits. `draft` is None for a removal."""
+class Commit(NamedTuple):
+    """A commit that waits for the writer."""
 
-    key: str
-    draft: Draft | None
-    expected: int
-    note: object
+    operations: Sequence[Operation]
+    size: int
+    """About how many bytes it holds."""
     answer: asyncio.Future[int]
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it holds."""
-        return len(self.key) + (len(self.draft.before) + len(self.draft.after) if self.draft else 0)
 
 
 class Compact(NamedTuple):
-    """A wish to forget history up to a revision."""
+    """A request to compact to a revision."""
 
     revision: int
     answer: asyncio.Future[None]
 
 
 class Quiet(NamedTuple):
-    """Nobody reads, and nobody will until the turnstile is opened."""
+    """No reader is running, and none will until the gate is opened."""
 
 
 class Stop(NamedTuple):
-    """The last thing in the queue."""
+    """The last message in the queue."""
 
 
 class Batch(NamedTuple):
-    """Writes that were decided together: what changed, and what to answer whom."""
+    """Commits that were decided together, their changes, and the answer to each."""
 
-    writes: list[Write]
+    commits: list[Commit]
     changes: list[Change]
     answers: list[int | RevisionMismatch]
     seconds: float = 0.0
 
 
 class Opened(NamedTuple):
-    """Where an opened store stands."""
+    """The state of a store that has just been opened."""
 
     revision: int
     compacted: int
 
 
 class Owner(Protocol):
-    """What the loop's side of the store does for the writer; every method is called on the loop."""
+    """The event loop's side of the store, as the writer calls it; every method is called on the loop."""
 
     @property
     def revision(self) -> int:
-        """What has been published; this alone may be asked from the writer thread."""
+        """The published revision; this alone may be read from the writer thread."""
 
     def opened(self, state: Opened) -> None:
         """The store can be used."""
 
-    def settle(self, batch: Batch) -> None:
-        """A batch is on disk: publish its changes, then answer its writers."""
+    def committed(self, batch: Batch) -> None:
+        """A batch is on disk: publish its changes, then answer its callers."""
 
-    def compacting(self, revision: int) -> None:
-        """History up to this revision is out of reach from now on."""
+    def compaction_scheduled(self, revision: int) -> None:
+        """Earlier revisions cannot be read any more."""
 
-    def swept(self, answers: list[asyncio.Future[None]]) -> None:
-        """A compaction is complete, or left to the next start."""
+    def compaction_finished(self, answers: list[asyncio.Future[None]]) -> None:
+        """All rows of a compaction have been removed, or are left to the next start."""
 
-    def failed(self, error: BaseException, unanswered: list[Write | Compact]) -> None:
+    def failed(self, error: BaseException, unanswered: list[Commit | Compact]) -> None:
         """Nothing will be written any more."""
 
     def ended(self, error: BaseException | None) -> None:
-        """The thread is done; `error` is why the store could not be opened, if it could not."""
+        """The thread has ended; `error` is why the store could not be opened, if it could not."""
 
 
 def _insert(rows: int) -> str:
-    """The statement that stores up to `rows` rows; those whose revision is NULL are filling."""
+    """The statement that stores up to `rows` rows; those whose position is NULL are padding."""
     return f"INSERT INTO history SELECT * FROM (VALUES {','.join(['(?,?,?,?)'] * rows)}) WHERE column1 IS NOT NULL"  # noqa: S608
 
 
-_INSERTS = {1 << power: _insert(1 << power) for power in range(BATCH_WRITES.bit_length())}
+# One statement for each power of two, up to the largest batch there can be.
+_INSERTS = {
+    1 << power: _insert(1 << power) for power in range((BATCH_OPERATIONS + MAX_OPERATIONS - 2).bit_length() + 1)
+}
 
 
 class Writer:
     """The state of the writer thread; `run` is its body."""
 
     def __init__(self, directory: Path, owner: Owner, loop: asyncio.AbstractEventLoop, history_bytes: int) -> None:
-        self.inbox: SimpleQueue[Write | Compact | Quiet | Stop] = SimpleQueue()
-        self.turnstile = Turnstile(lambda: self.inbox.put(Quiet()))
+        self.inbox: SimpleQueue[Commit | Compact | Quiet | Stop] = SimpleQueue()
+        self.gate = ReadGate(lambda: self.inbox.put(Quiet()))
         self._directory = directory
         self._owner = owner
         self._loop = loop
@@ -149,11 +153,11 @@ class Writer:
         self._current: dict[str, tuple[int, int]] = {}
         self._revision = 0
         self._ledger = Ledger(history_bytes)
-        self._upkeep: Upkeep
-        self._sweepers: list[asyncio.Future[None]] = []
-        # Batches and revisions since the last compaction step.
+        self._maintenance: Maintenance
+        self._compactions: list[asyncio.Future[None]] = []
+        # Batches and changes since the last compaction step.
         self._batches = 0
-        self._unpaid = 0
+        self._changes = 0
         self._failure: BaseException | None = None
         self._is_stopping = False
 
@@ -165,7 +169,7 @@ class Writer:
         except BaseException as error:
             self._tell(self._owner.ended, error)
             return
-        self._tell(self._owner.opened, Opened(self._revision, self._upkeep.compacted))
+        self._tell(self._owner.opened, Opened(self._revision, self._maintenance.compacted))
         self._serve()
         self._close(lock)
         self._tell(self._owner.ended, None)
@@ -174,7 +178,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(method, *arguments)
         except RuntimeError:
-            # The loop is closed: nobody is left to be told, and nothing more can come in.
+            # The loop is closed: no caller is left, and nothing more can come in.
             self._is_stopping = True
 
     # -- opening and closing
@@ -191,18 +195,18 @@ class Writer:
         return lock
 
     def _load(self) -> None:
-        self._upkeep = upkeep = Upkeep(self._connection, self._ledger, self.turnstile)
-        for revision, key, length in self._connection.execute(_LOG):
-            self._note(revision, key, length)
-        self._revision = max(self._revision, upkeep.compacted)
-        self._ledger.aim(upkeep.compacted)
-        self._ledger.sweep(upkeep.swept)
-        # A smaller bound than last time, or a crash in time: what is opened is within it.
+        self._maintenance = maintenance = Maintenance(self._connection, self._ledger, self.gate)
+        for position, key, length in self._connection.execute(_LOG):
+            self._record(revision_at(position), key, length)
+        self._revision = max(self._revision, maintenance.compacted)
+        self._ledger.schedule(maintenance.compacted)
+        self._ledger.finish(maintenance.finished)
+        # A smaller bound than last time, or a crash in time: history of an opened store is within its bound.
         if due := self._ledger.due(self._revision):
-            upkeep.aim(due)
+            maintenance.schedule(due)
 
     def _close(self, lock: DirectoryLock) -> None:
-        self.turnstile.open()
+        self.gate.open()
         try:
             if self._failure is None:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -216,133 +220,150 @@ class Writer:
 
     def _serve(self) -> None:
         while True:
-            writes = self._collect()
-            if writes:
-                self._attempt(partial(self._commit, writes), writes)
+            commits = self._collect()
+            if commits:
+                self._attempt(partial(self._commit, commits), commits)
                 self._batches += 1
             elif self._is_stopping:
                 break
             # After the answers: this is about the size of the file, not about the safety of what is in it.
             if self._failure is None:
-                self._attempt(self._tend, [])
-        self._tell(self._owner.swept, self._sweepers)
+                self._attempt(self._maintain, [])
+        self._tell(self._owner.compaction_finished, self._compactions)
 
-    def _tend(self) -> None:
-        """Upkeep between two batches, one step of each kind at most."""
-        upkeep = self._upkeep
+    def _maintain(self) -> None:
+        """Maintenance between two batches, one step of each kind at most."""
+        maintenance = self._maintenance
         if due := self._ledger.due(self._owner.revision):
-            self._aim(due)
-        if self._has_chores():
+            self._schedule_compaction(due)
+        if self._has_maintenance():
             is_idle = self.inbox.empty()
-            if upkeep.has_rows and (is_idle or self._batches >= _BATCHES_PER_SWEEP or self._ledger.is_behind):
-                self._sweep()
-            elif upkeep.has_spare and is_idle:
-                upkeep.trim(lambda: not self.inbox.empty())
-        if upkeep.pages >= CHECKPOINT_PAGES:
-            upkeep.checkpoint()
+            if maintenance.has_old_rows and (is_idle or self._batches >= _BATCHES_PER_STEP or self._ledger.is_behind):
+                self._compact_step()
+            elif maintenance.has_free_pages and is_idle:
+                maintenance.vacuum(lambda: not self.inbox.empty())
+        if maintenance.pages >= CHECKPOINT_PAGES:
+            maintenance.checkpoint()
 
-    def _attempt(self, work: Callable[[], None], writes: list[Write]) -> None:
-        """Do some work on the disk; any error is the end of writing."""
+    def _attempt(self, work: Callable[[], None], commits: list[Commit]) -> None:
+        """Do some work on the disk; after any error nothing is written any more."""
         if self._failure is not None:
-            self._fail(self._failure, writes)
+            self._fail(self._failure, commits)
             return
         try:
             work()
         except Exception as error:
-            self._fail(error, writes)
+            self._fail(error, commits)
 
-    def _fail(self, error: BaseException, writes: list[Write]) -> None:
+    def _fail(self, error: BaseException, commits: list[Commit]) -> None:
         self._failure = error
-        sweepers = [Compact(self._upkeep.compacted, answer) for answer in self._sweepers]
-        self._sweepers = []
+        compactions = [Compact(self._maintenance.compacted, answer) for answer in self._compactions]
+        self._compactions = []
         # Reads go on.
-        self.turnstile.open()
-        self._tell(self._owner.failed, error, [*writes, *sweepers])
+        self.gate.open()
+        self._tell(self._owner.failed, error, [*commits, *compactions])
 
-    def _has_chores(self) -> bool:
-        """Whether there is something to do while nothing comes in."""
+    def _has_maintenance(self) -> bool:
+        """True if there is something to do while nothing comes in."""
         is_in_service = self._failure is None and not self._is_stopping
-        return is_in_service and (self._upkeep.has_rows or self._upkeep.has_spare)
+        return is_in_service and (self._maintenance.has_old_rows or self._maintenance.has_free_pages)
 
-    def _collect(self) -> list[Write]:
-        """The writes that wait, within the bounds of a batch; sleeps until there is something to do."""
-        writes: list[Write] = []
-        size = 0
-        while len(writes) < BATCH_WRITES and size < BATCH_BYTES and not self._is_stopping:
-            is_idle = not writes and not self._has_chores()
+    def _collect(self) -> list[Commit]:
+        """The commits that wait, within the bounds of a batch; sleeps until there is something to do."""
+        commits: list[Commit] = []
+        count = size = 0
+        while count < BATCH_OPERATIONS and size < BATCH_BYTES and not self._is_stopping:
+            is_idle = not commits and not self._has_maintenance()
             try:
                 item = self.inbox.get(block=is_idle)
             except Empty:
                 break
-            if isinstance(item, Write):
-                writes.append(item)
+            if isinstance(item, Commit):
+                commits.append(item)
+                count += len(item.operations)
                 size += item.size
             elif isinstance(item, Compact):
-                self._sweepers.append(item.answer)
-                self._attempt(partial(self._aim, item.revision), [])
+                self._compactions.append(item.answer)
+                self._attempt(partial(self._schedule_compaction, item.revision), [])
             elif isinstance(item, Quiet):
-                self._attempt(self._upkeep.cut_log, [])
+                self._attempt(self._maintenance.restart_log, [])
             else:
                 self._is_stopping = True
-        return writes
+        return commits
 
     # -- writing
 
-    def _commit(self, writes: list[Write]) -> None:
+    def _commit(self, commits: list[Commit]) -> None:
         started = time.perf_counter()
-        batch = self._decide(writes)
+        batch = self._decide(commits)
         # A planted bug for the crash tests: with it they must find lost writes, or they prove nothing. Off unless
         # armed.
-        is_hasty = is_armed("storage.ack_before_commit")
-        if is_hasty:
-            self._tell(self._owner.settle, batch)
+        is_early = is_armed("storage.ack_before_commit")
+        if is_early:
+            self._tell(self._owner.committed, batch)
         if batch.changes:
             failpoint("storage.before_commit")
             self._store(batch.changes)
             failpoint("storage.after_commit")
-            self._take(batch.changes)
-        if not is_hasty:
-            self._tell(self._owner.settle, batch._replace(seconds=time.perf_counter() - started))
+            self._apply(batch.changes)
+        if not is_early:
+            self._tell(self._owner.committed, batch._replace(seconds=time.perf_counter() - started))
 
-    def _decide(self, writes: list[Write]) -> Batch:
-        """Check each write against the state as the writes before it leave it; a refused one changes nothing."""
+    def _decide(self, commits: list[Commit]) -> Batch:
+        """Compare each commit with the state as the ones before it leave it; a refused one changes nothing."""
         revision = self._revision
         changes: list[Change] = []
         answers: list[int | RevisionMismatch] = []
-        ahead: dict[str, int] = {}
-        for write in writes:
-            key = write.key
-            actual = ahead[key] if key in ahead else self._current.get(key, _ABSENT)[0]
-            if actual != write.expected:
-                answers.append(RevisionMismatch(key, write.expected, actual))
+        # The keys that earlier commits of this batch wrote, with their revisions.
+        written: dict[str, int] = {}
+        for commit in commits:
+            mismatch = self._compare(commit.operations, written)
+            if mismatch is not None:
+                answers.append(mismatch)
                 continue
             revision += 1
-            value = None if write.draft is None else write.draft.render(revision)
-            ahead[key] = 0 if value is None else revision
-            changes.append(Change(revision, key, value, write.note))
             answers.append(revision)
-        return Batch(writes, changes, answers)
+            for operation in commit.operations:
+                if isinstance(operation, Put):
+                    value = operation.draft.render(revision)
+                    written[operation.key] = revision
+                    changes.append(Change(revision, operation.key, value, operation.note))
+                elif not isinstance(operation, Check):
+                    written[operation.key] = 0
+                    changes.append(Change(revision, operation.key, None, operation.note))
+        return Batch(commits, changes, answers)
+
+    def _compare(self, operations: Sequence[Operation], written: dict[str, int]) -> RevisionMismatch | None:
+        for operation in operations:
+            key = operation.key
+            actual = written[key] if key in written else self._current.get(key, _ABSENT)[0]
+            if actual != operation.expected:
+                return RevisionMismatch(key, operation.expected, actual)
+        return None
 
     def _store(self, changes: list[Change]) -> None:
-        """One statement, hence one transaction and one fsync; returns when it is on disk."""
+        """Write the rows in one statement, hence one transaction and one fsync; returns when they are on disk."""
         row: list[object] = []
+        revision = place = 0
         for change in changes:
-            row += (change.revision, change.key, change.value is None, change.value)
+            place = place + 1 if change.revision == revision else 0
+            revision = change.revision
+            row += (position_of(revision, place), change.key, change.value is None, change.value)
         rows = 1 << (len(changes) - 1).bit_length()
         row += [None] * (4 * (rows - len(changes)))
         self._connection.execute(_INSERTS[rows], row)
 
-    def _take(self, changes: list[Change]) -> None:
-        """What is on disk now is the state that later writes are checked against."""
+    def _apply(self, changes: list[Change]) -> None:
+        """Make what is on disk now the state that later commits are compared with."""
         for change in changes:
             length = None if change.value is None else len(change.value)
-            self._note(change.revision, change.key, length)
-            # A guess: a leaf of the log and one of the index each. The checkpoint knows the truth.
-            self._upkeep.pages += 2 + (length or 0) // _PAGE
-        self._unpaid += len(changes)
+            self._record(change.revision, change.key, length)
+            # An estimate: a leaf of the log and one of the index each. The checkpoint knows the truth.
+            self._maintenance.pages += 2 + (length or 0) // _PAGE
+        self._changes += len(changes)
 
-    def _note(self, revision: int, key: str, length: int | None) -> None:
-        """One change; `length` is that of its value, None for a removal."""
+    def _record(self, revision: int, key: str, length: int | None) -> None:
+        """Take one change into the state; `length` is that of its value, None for a deletion."""
         self._revision = revision
         _, before = self._current.get(key, _ABSENT)
         if length is None:
@@ -353,24 +374,24 @@ class Writer:
             self._current[key] = (revision, after)
             self._ledger.put(revision, before, after)
 
-    # -- forgetting
+    # -- compaction
 
-    def _aim(self, revision: int) -> None:
-        """Put history out of reach; no revision that is not published, because reads may be made at this one."""
-        upkeep = self._upkeep
-        if revision > upkeep.compacted:
-            upkeep.aim(revision)
-            self._tell(self._owner.compacting, revision)
-        if not upkeep.has_rows:
-            self._finish_sweep()
+    def _schedule_compaction(self, revision: int) -> None:
+        """Make old versions unreadable; to no revision that is not published, because reads may be made at this one."""
+        maintenance = self._maintenance
+        if revision > maintenance.compacted:
+            maintenance.schedule(revision)
+            self._tell(self._owner.compaction_scheduled, revision)
+        if not maintenance.has_old_rows:
+            self._finish_compaction()
 
-    def _sweep(self) -> None:
-        """Remove some rows; twice as many as have come, when they come faster than they go."""
-        self._upkeep.sweep(2 * self._unpaid if self._ledger.is_behind else 0)
-        self._batches = self._unpaid = 0
-        if not self._upkeep.has_rows:
-            self._finish_sweep()
+    def _compact_step(self) -> None:
+        """Remove some rows; twice as many as have come, when they come faster than they are removed."""
+        self._maintenance.compact_step(2 * self._changes if self._ledger.is_behind else 0)
+        self._batches = self._changes = 0
+        if not self._maintenance.has_old_rows:
+            self._finish_compaction()
 
-    def _finish_sweep(self) -> None:
-        self._tell(self._owner.swept, self._sweepers)
-        self._sweepers = []
+    def _finish_compaction(self) -> None:
+        self._tell(self._owner.compaction_finished, self._compactions)
+        self._compactions = []

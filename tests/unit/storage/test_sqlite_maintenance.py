@@ -13,9 +13,9 @@ import pytest
 from kapi.base.failpoint import FailpointError, armed
 from kapi.storage.interface import Draft, StorageFailed
 from kapi.storage.sqlite import file as sqlite_file
-from kapi.storage.sqlite import maintenance as sqlite_upkeep
+from kapi.storage.sqlite import maintenance as sqlite_maintenance
 from kapi.storage.sqlite import writer as sqlite_writer
-from kapi.storage.sqlite.reader import COMPACTED, Turnstile
+from kapi.storage.sqlite.reader import COMPACTED, ReadGate
 from kapi.storage.sqlite.storage import SqliteStorage
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_the_files_do_not_grow_when_objects_come_and_go(tmp_path):
 
 
 def test_a_writer_that_is_faster_than_the_sweeping_is_followed_step_by_step(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_upkeep, "SWEEP_ROWS", 1)
+    monkeypatch.setattr(sqlite_maintenance, "STEP_REVISIONS", 1)
 
     async def scenario():
         most = 0
@@ -159,7 +159,7 @@ def test_what_is_not_published_is_not_compacted(tmp_path, monkeypatch):
 @pytest.fixture
 def thrifty(monkeypatch):
     """Keep hardly any spare pages, so that little data shows what happens."""
-    monkeypatch.setattr(sqlite_upkeep, "SPARE_PAGES", 16)
+    monkeypatch.setattr(sqlite_maintenance, "FREE_PAGES", 16)
 
 
 class Trimmed:
@@ -191,7 +191,7 @@ def test_the_file_shrinks_after_a_burst(tmp_path, thrifty):
             await burst(store)
             before = size_of(tmp_path)
             trimmed = Trimmed(store)
-            with armed("storage.after_trim_step", trimmed):
+            with armed("storage.after_vacuum_step", trimmed):
                 for entry in (await store.range("/burst/")).entries:
                     await store.delete(entry.key, entry.revision)
                 await store.compact(store.revision)
@@ -214,9 +214,9 @@ def test_a_file_with_room_to_spare_is_cut_when_it_is_opened(tmp_path, monkeypatc
             await burst(store)
             await store.compact(store.revision)
         before = size_of(tmp_path)
-        monkeypatch.setattr(sqlite_upkeep, "SPARE_PAGES", 16)
+        monkeypatch.setattr(sqlite_maintenance, "FREE_PAGES", 16)
         is_done = threading.Event()
-        with armed("storage.after_trim_step", is_done.set):
+        with armed("storage.after_vacuum_step", is_done.set):
             async with opened(tmp_path) as store:
                 await asyncio.to_thread(is_done.wait, 30)
                 await all_handed_back(store)
@@ -247,7 +247,7 @@ def test_a_write_interrupts_the_handing_back(tmp_path, thrifty):
                     asyncio.run_coroutine_threadsafe(submit(), loop).result(30)
 
             trimmed = Trimmed(store)
-            with armed("storage.before_trim_step", before), armed("storage.after_trim_step", trimmed):
+            with armed("storage.before_vacuum_step", before), armed("storage.after_vacuum_step", trimmed):
                 await store.compact(store.revision)
                 await trimmed.wait()
             await asyncio.gather(*writes)
@@ -263,7 +263,7 @@ def test_a_steady_load_hands_nothing_back(tmp_path, thrifty):
     async def scenario():
         async with opened(tmp_path, history_bytes=BOUND) as store:
             trimmed = Trimmed(store)
-            with armed("storage.after_trim_step", trimmed):
+            with armed("storage.after_vacuum_step", trimmed):
                 await update(store, "/a", 600, 10_000)
             assert store.compacted > 400
             assert trimmed.steps == 0
@@ -271,7 +271,7 @@ def test_a_steady_load_hands_nothing_back(tmp_path, thrifty):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("point", ["storage.before_trim_step", "storage.after_trim_step"])
+@pytest.mark.parametrize("point", ["storage.before_vacuum_step", "storage.after_vacuum_step"])
 def test_a_failure_while_handing_back_is_final_and_loses_nothing(tmp_path, thrifty, point):
     async def scenario():
         failed = asyncio.Event()
@@ -301,7 +301,7 @@ def test_a_file_of_an_earlier_version_works_and_keeps_its_size(tmp_path, thrifty
         async with opened(tmp_path) as store:
             connection = sqlite_file.open_reader(tmp_path)
             trimmed = Trimmed(store)
-            with armed("storage.after_trim_step", trimmed):
+            with armed("storage.after_vacuum_step", trimmed):
                 await burst(store)
                 await store.compact(store.revision)
                 before = sqlite_file.pragma(connection, "page_count")
@@ -322,7 +322,7 @@ def log_size(path):
 
 @pytest.fixture
 def short_log(monkeypatch):
-    monkeypatch.setattr(sqlite_upkeep, "LOG_PAGES", 300)
+    monkeypatch.setattr(sqlite_maintenance, "LOG_PAGES", 300)
     monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 100)
 
 
@@ -353,10 +353,10 @@ def test_a_log_that_a_reader_holds_is_begun_anew_when_it_leaves_and_writes_do_no
     async def scenario():
         async with opened(tmp_path, history_bytes=BOUND) as store:
             await store.put("/first", draft(10), 0)
-            turnstile = store._writer.turnstile
+            gate = store._writer.gate
             connection = sqlite_file.open_reader(tmp_path)
-            passage = turnstile.passage()
-            passage.__enter__()
+            reading = gate.reading()
+            reading.__enter__()
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM history").fetchone()
             # The reader is inside the log: it grows, and new readers wait; writes are made all the same.
@@ -365,10 +365,10 @@ def test_a_log_that_a_reader_holds_is_begun_anew_when_it_leaves_and_writes_do_no
             revision = await update(store, "/a", 10, 10_000, revision)
             held = log_size(tmp_path)
             assert held > 4 << 20
-            assert turnstile._is_shut
+            assert gate._is_closed
             assert not waiting.done()
             connection.execute("COMMIT")
-            passage.__exit__(None, None, None)
+            reading.__exit__(None, None, None)
             assert (await waiting).key == "/a"
             await update(store, "/a", 400, 10_000, revision)
             assert log_size(tmp_path) <= held
@@ -380,7 +380,7 @@ def test_a_log_that_a_reader_holds_is_begun_anew_when_it_leaves_and_writes_do_no
 def test_reads_go_on_when_the_store_fails_while_they_wait(tmp_path, short_log):
     async def scenario():
         async with opened(tmp_path) as store:
-            with store._writer.turnstile.passage():
+            with store._writer.gate.reading():
                 connection = sqlite_file.open_reader(tmp_path)
                 connection.execute("BEGIN")
                 connection.execute("SELECT count(*) FROM history").fetchone()
@@ -397,58 +397,58 @@ def test_reads_go_on_when_the_store_fails_while_they_wait(tmp_path, short_log):
 def test_a_store_can_be_closed_while_its_log_waits_for_readers(tmp_path, short_log):
     async def scenario():
         store = await SqliteStorage.open(tmp_path)
-        passage = store._writer.turnstile.passage()
-        passage.__enter__()
+        reading = store._writer.gate.reading()
+        reading.__enter__()
         connection = sqlite_file.open_reader(tmp_path)
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM history").fetchone()
         await update(store, "/a", 300, 10_000)
-        assert store._writer.turnstile._is_shut
+        assert store._writer.gate._is_closed
         connection.close()
         waiting = asyncio.create_task(store.get("/a"))
         await asyncio.sleep(0)
         closing = asyncio.create_task(store.close())
         await asyncio.sleep(0)
-        passage.__exit__(None, None, None)
+        reading.__exit__(None, None, None)
         await closing
         assert (await waiting).key == "/a"
 
     asyncio.run(scenario())
 
 
-def test_a_turnstile_that_nobody_is_inside_of_is_quiet_at_once():
+def test_a_gate_that_nobody_is_inside_of_is_quiet_at_once():
     calls = []
-    turnstile = Turnstile(lambda: calls.append("quiet"))
-    with turnstile.passage():
+    gate = ReadGate(lambda: calls.append("quiet"))
+    with gate.reading():
         pass
-    assert turnstile.shut()
-    assert not turnstile.shut()
-    turnstile.open()
+    assert gate.close()
+    assert not gate.close()
+    gate.open()
     assert calls == []
 
 
-def test_the_last_reader_to_leave_a_shut_turnstile_says_so():
+def test_the_last_reader_to_leave_a_shut_gate_says_so():
     calls = []
-    turnstile = Turnstile(lambda: calls.append("quiet"))
-    with turnstile.passage():
-        with turnstile.passage():
-            assert not turnstile.shut()
+    gate = ReadGate(lambda: calls.append("quiet"))
+    with gate.reading():
+        with gate.reading():
+            assert not gate.close()
         assert calls == []
     assert calls == ["quiet"]
 
 
-def test_a_shut_turnstile_lets_nobody_in_until_it_is_opened():
-    turnstile = Turnstile(lambda: None)
-    turnstile.shut()
+def test_a_shut_gate_lets_nobody_in_until_it_is_opened():
+    gate = ReadGate(lambda: None)
+    gate.close()
     order = []
 
     def read():
-        with turnstile.passage():
+        with gate.reading():
             order.append("read")
 
     reader = threading.Thread(target=read)
     reader.start()
     order.append("open")
-    turnstile.open()
+    gate.open()
     reader.join(30)
     assert order == ["open", "read"]
