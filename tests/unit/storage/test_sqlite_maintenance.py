@@ -89,7 +89,7 @@ def test_the_files_do_not_grow_when_objects_come_and_go(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_writer_that_is_faster_than_the_sweeping_is_followed_step_by_step(tmp_path, monkeypatch):
+def test_compaction_steps_grow_with_a_writer_that_is_faster(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite_maintenance, "STEP_REVISIONS", 1)
 
     async def scenario():
@@ -131,7 +131,7 @@ def test_a_large_step_of_one_busy_key_is_no_more_work_than_one_of_many(tmp_path)
 
 
 def test_what_is_not_published_is_not_compacted(tmp_path, monkeypatch):
-    # Every write is a batch: the upkeep after one is over when the next is made.
+    # Every write is a batch: maintenance after one has ended when the next is made.
     monkeypatch.setattr(sqlite_writer, "BATCH_BYTES", 1)
 
     async def scenario():
@@ -157,13 +157,13 @@ def test_what_is_not_published_is_not_compacted(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def thrifty(monkeypatch):
-    """Keep hardly any spare pages, so that little data shows what happens."""
+def few_free_pages(monkeypatch):
+    """Keep hardly any free pages, so that little data shows what happens."""
     monkeypatch.setattr(sqlite_maintenance, "FREE_PAGES", 16)
 
 
-class Trimmed:
-    """Says when the last page was handed back."""
+class Vacuumed:
+    """Knows when the last free page was returned to the file system."""
 
     def __init__(self, store):
         self._store = store
@@ -172,7 +172,7 @@ class Trimmed:
 
     def __call__(self):
         self.steps += 1
-        if not self._store._writer._upkeep.has_spare:
+        if not self._store._writer._maintenance.has_free_pages:
             self._is_done.set()
 
     async def wait(self):
@@ -185,17 +185,17 @@ async def burst(store):
     return revision
 
 
-def test_the_file_shrinks_after_a_burst(tmp_path, thrifty):
+def test_the_file_shrinks_after_a_burst(tmp_path, few_free_pages):
     async def scenario():
         async with opened(tmp_path) as store:
             await burst(store)
             before = size_of(tmp_path)
-            trimmed = Trimmed(store)
-            with armed("storage.after_vacuum_step", trimmed):
+            vacuumed = Vacuumed(store)
+            with armed("storage.after_vacuum_step", vacuumed):
                 for entry in (await store.range("/burst/")).entries:
                     await store.delete(entry.key, entry.revision)
                 await store.compact(store.revision)
-                await trimmed.wait()
+                await vacuumed.wait()
             # The log is copied, and the file cut, after the last step.
             await store.compact(store.compacted)
             assert (tmp_path / "kapi.db").stat().st_size < 20 * 4096 + 60_000
@@ -208,7 +208,7 @@ def test_the_file_shrinks_after_a_burst(tmp_path, thrifty):
     asyncio.run(scenario())
 
 
-def test_a_file_with_room_to_spare_is_cut_when_it_is_opened(tmp_path, monkeypatch):
+def test_a_file_with_many_free_pages_is_vacuumed_when_it_is_opened(tmp_path, monkeypatch):
     async def scenario():
         async with opened(tmp_path) as store:
             await burst(store)
@@ -219,18 +219,18 @@ def test_a_file_with_room_to_spare_is_cut_when_it_is_opened(tmp_path, monkeypatc
         with armed("storage.after_vacuum_step", is_done.set):
             async with opened(tmp_path) as store:
                 await asyncio.to_thread(is_done.wait, 30)
-                await all_handed_back(store)
+                await all_vacuumed(store)
         assert size_of(tmp_path) < before / 4
 
     asyncio.run(scenario())
 
 
-async def all_handed_back(store):
-    while store._writer._upkeep.has_spare:
+async def all_vacuumed(store):
+    while store._writer._maintenance.has_free_pages:
         await store.compact(store.compacted)
 
 
-def test_a_write_interrupts_the_handing_back(tmp_path, thrifty):
+def test_a_write_interrupts_the_vacuum(tmp_path, few_free_pages):
     async def scenario():
         async with opened(tmp_path) as store:
             await burst(store)
@@ -246,33 +246,33 @@ def test_a_write_interrupts_the_handing_back(tmp_path, thrifty):
                 if len(writes) < 10:
                     asyncio.run_coroutine_threadsafe(submit(), loop).result(30)
 
-            trimmed = Trimmed(store)
-            with armed("storage.before_vacuum_step", before), armed("storage.after_vacuum_step", trimmed):
+            vacuumed = Vacuumed(store)
+            with armed("storage.before_vacuum_step", before), armed("storage.after_vacuum_step", vacuumed):
                 await store.compact(store.revision)
-                await trimmed.wait()
+                await vacuumed.wait()
             await asyncio.gather(*writes)
             assert len(writes) == 10
             # While a write waited no page was moved.
             assert moved[0] == moved[9]
-            assert trimmed.steps > 10
+            assert vacuumed.steps > 10
 
     asyncio.run(scenario())
 
 
-def test_a_steady_load_hands_nothing_back(tmp_path, thrifty):
+def test_a_steady_load_vacuums_nothing(tmp_path, few_free_pages):
     async def scenario():
         async with opened(tmp_path, history_bytes=BOUND) as store:
-            trimmed = Trimmed(store)
-            with armed("storage.after_vacuum_step", trimmed):
+            vacuumed = Vacuumed(store)
+            with armed("storage.after_vacuum_step", vacuumed):
                 await update(store, "/a", 600, 10_000)
             assert store.compacted > 400
-            assert trimmed.steps == 0
+            assert vacuumed.steps == 0
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("point", ["storage.before_vacuum_step", "storage.after_vacuum_step"])
-def test_a_failure_while_handing_back_is_final_and_loses_nothing(tmp_path, thrifty, point):
+def test_a_failure_while_vacuuming_is_final_and_loses_nothing(tmp_path, few_free_pages, point):
     async def scenario():
         failed = asyncio.Event()
         async with opened(tmp_path) as store:
@@ -290,7 +290,7 @@ def test_a_failure_while_handing_back_is_final_and_loses_nothing(tmp_path, thrif
     asyncio.run(scenario())
 
 
-def test_a_file_of_an_earlier_version_works_and_keeps_its_size(tmp_path, thrifty):
+def test_a_file_of_an_earlier_version_works_and_keeps_its_size(tmp_path, few_free_pages):
     connection = sqlite3.connect(tmp_path / "kapi.db", isolation_level=None)
     connection.execute("PRAGMA auto_vacuum = NONE")
     for statement in sqlite_file._SCHEMA:
@@ -300,13 +300,13 @@ def test_a_file_of_an_earlier_version_works_and_keeps_its_size(tmp_path, thrifty
     async def scenario():
         async with opened(tmp_path) as store:
             connection = sqlite_file.open_reader(tmp_path)
-            trimmed = Trimmed(store)
-            with armed("storage.after_vacuum_step", trimmed):
+            vacuumed = Vacuumed(store)
+            with armed("storage.after_vacuum_step", vacuumed):
                 await burst(store)
                 await store.compact(store.revision)
                 before = sqlite_file.pragma(connection, "page_count")
                 await update(store, "/more", 300, 10_000)
-            assert trimmed.steps == 0
+            assert vacuumed.steps == 0
             assert sqlite_file.pragma(connection, "page_count") == before
             connection.close()
 
@@ -349,7 +349,7 @@ def test_readers_that_overlap_without_end_do_not_make_the_log_grow(tmp_path, sho
     asyncio.run(scenario())
 
 
-def test_a_log_that_a_reader_holds_is_begun_anew_when_it_leaves_and_writes_do_not_wait(tmp_path, short_log):
+def test_a_log_that_a_reader_holds_restarts_when_it_ends_and_writes_do_not_wait(tmp_path, short_log):
     async def scenario():
         async with opened(tmp_path, history_bytes=BOUND) as store:
             await store.put("/first", draft(10), 0)
@@ -416,7 +416,7 @@ def test_a_store_can_be_closed_while_its_log_waits_for_readers(tmp_path, short_l
     asyncio.run(scenario())
 
 
-def test_a_gate_that_nobody_is_inside_of_is_quiet_at_once():
+def test_a_gate_without_readers_is_quiet_at_once():
     calls = []
     gate = ReadGate(lambda: calls.append("quiet"))
     with gate.reading():
@@ -427,7 +427,7 @@ def test_a_gate_that_nobody_is_inside_of_is_quiet_at_once():
     assert calls == []
 
 
-def test_the_last_reader_to_leave_a_shut_gate_says_so():
+def test_the_last_reader_of_a_closed_gate_calls_back():
     calls = []
     gate = ReadGate(lambda: calls.append("quiet"))
     with gate.reading():
@@ -437,7 +437,7 @@ def test_the_last_reader_to_leave_a_shut_gate_says_so():
     assert calls == ["quiet"]
 
 
-def test_a_shut_gate_lets_nobody_in_until_it_is_opened():
+def test_a_closed_gate_admits_no_reader_until_it_is_opened():
     gate = ReadGate(lambda: None)
     gate.close()
     order = []
