@@ -1,7 +1,7 @@
-"""The rules of each built-in kind, gathered: strategies, special stores, conversions between versions.
+"""The strategies of the built-in kinds, with their special stores and the conversions between their versions.
 
-A module here holds the kinds of one area and lists them in its `STRATEGIES`. A kind that is in none of them has the
-plain strategy and is judged by its schema alone.
+`kapi.registry.kinds` has a package or module per API group; each module lists its kinds in `STRATEGIES`. A kind that is
+in none of them has the default strategy and is validated by its schema alone.
 """
 
 from __future__ import annotations
@@ -13,36 +13,42 @@ from kapi.registry.kinds import (
     admissionregistration,
     apiregistration,
     certificates,
+    coordination,
+    discovery,
     flowcontrol,
-    networking,
+    node,
     policy,
     rbac,
+    resource,
     scheduling,
 )
-from kapi.registry.kinds import coordination as leases
-from kapi.registry.kinds import resource as resourcekinds
-from kapi.registry.kinds import storage as storagekinds
 from kapi.registry.kinds.apiextensions import definitions
 from kapi.registry.kinds.apiextensions.v1beta1 import from_v1 as to_old_definition
 from kapi.registry.kinds.apiextensions.v1beta1 import to_v1 as to_definition
-from kapi.registry.kinds.apps import replicas, workloads
-from kapi.registry.kinds.autoscaling import horizontal as autoscaling
+from kapi.registry.kinds.apps import controllerrevisions, daemonsets, deployments, replicasets, statefulsets
+from kapi.registry.kinds.autoscaling import horizontal
 from kapi.registry.kinds.autoscaling.conversion import to_v1, to_v2
-from kapi.registry.kinds.batch import strategies as batch
+from kapi.registry.kinds.batch import cronjobs, jobs
 from kapi.registry.kinds.core import (
-    configuration,
+    configmaps,
     endpoints,
     events,
+    limitranges,
     namespaces,
     nodes,
-    quotas,
+    persistentvolumeclaims,
+    persistentvolumes,
+    replicationcontrollers,
+    resourcequotas,
+    secrets,
     serviceaccounts,
-    volumes,
 )
 from kapi.registry.kinds.core.events import to_core_v1, to_events_v1
 from kapi.registry.kinds.core.pod import pods
 from kapi.registry.kinds.core.service import services
 from kapi.registry.kinds.core.service.allocators import ServicePools
+from kapi.registry.kinds.networking import ingresses, networkpolicies, servicecidrs
+from kapi.registry.kinds.storage import attachments, classes, csi
 from kapi.registry.namespacestore import NamespaceStore
 from kapi.schema.builtin.definitionsv1beta1 import definition_schema
 
@@ -56,39 +62,59 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Object], Object]
 
-_AREAS = (
-    admissionregistration,
-    apiregistration,
-    autoscaling,
-    batch,
-    certificates,
-    configuration,
-    definitions,
+_MODULES = (
+    # core
+    configmaps,
     endpoints,
     events,
-    flowcontrol,
-    leases,
+    limitranges,
     namespaces,
-    networking,
     nodes,
+    persistentvolumeclaims,
+    persistentvolumes,
     pods,
-    policy,
-    quotas,
-    rbac,
-    replicas,
-    resourcekinds,
-    scheduling,
+    replicationcontrollers,
+    resourcequotas,
+    secrets,
     serviceaccounts,
     services,
-    storagekinds,
-    volumes,
-    workloads,
+    # apps
+    controllerrevisions,
+    daemonsets,
+    deployments,
+    replicasets,
+    statefulsets,
+    # batch
+    cronjobs,
+    jobs,
+    # networking.k8s.io
+    ingresses,
+    networkpolicies,
+    servicecidrs,
+    # storage.k8s.io
+    attachments,
+    classes,
+    csi,
+    # one module each
+    admissionregistration,
+    apiregistration,
+    certificates,
+    coordination,
+    definitions,
+    discovery,
+    flowcontrol,
+    horizontal,
+    node,
+    policy,
+    rbac,
+    resource,
+    scheduling,
 )
 
 
 def strategies() -> dict[tuple[str, str], Strategy]:
-    """The strategies of one control plane, by (group, kind). Services have pools, which no two control planes share."""
-    gathered = {kind: strategy for area in _AREAS for kind, strategy in area.STRATEGIES.items()}
+    """Return the strategies by (group, kind). Services allocate from pools, so every control plane has its own."""
+    gathered = {kind: strategy for module in _MODULES for kind, strategy in module.STRATEGIES.items()}
     return {**gathered, ("", "Service"): services.ServiceStrategy(ServicePools())}
 
 

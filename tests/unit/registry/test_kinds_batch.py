@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from kapi.registry.kinds.batch.jobspec import parse_indexes
-from kapi.registry.kinds.batch.strategies import STRATEGIES
+from kapi.registry.strategies import strategies
 from kapi.registry.strategy import WriteContext
 
+STRATEGIES = strategies()
 JOB, CRON = STRATEGIES["batch", "Job"], STRATEGIES["batch", "CronJob"]
 UID = "5d2a7a6e-0000-4000-8000-000000000001"
 GENERATED = {

@@ -5,7 +5,8 @@ import base64
 import pytest
 from kind_support import assert_idempotent, create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.core.configuration import ConfigMapStrategy, SecretStrategy
+from kapi.registry.kinds.core.configmaps import ConfigMapStrategy
+from kapi.registry.kinds.core.secrets import SecretStrategy
 
 CONFIG = ConfigMapStrategy()
 SECRET = SecretStrategy()

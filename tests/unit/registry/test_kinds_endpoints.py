@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from kind_support import create_errors, created, thing, update_errors
 
-from kapi.registry.kinds.core.endpoints import EndpointSliceStrategy, EndpointsStrategy
+from kapi.registry.kinds.core.endpoints import EndpointsStrategy
+from kapi.registry.kinds.discovery import EndpointSliceStrategy
 
 ENDPOINTS = EndpointsStrategy()
 SLICE = EndpointSliceStrategy()

@@ -1,59 +1,12 @@
-"""The flags of every kind here, as the reference server has them."""
+"""The flags of every built-in kind equal those of kube-apiserver."""
 
 from __future__ import annotations
 
 import pytest
 
-from kapi.registry.kinds import (
-    admissionregistration,
-    apiregistration,
-    certificates,
-    flowcontrol,
-    networking,
-    policy,
-    rbac,
-    scheduling,
-)
-from kapi.registry.kinds import coordination as leases
-from kapi.registry.kinds import resource as resourcekinds
-from kapi.registry.kinds import storage as storagekinds
-from kapi.registry.kinds.autoscaling import horizontal as autoscaling
-from kapi.registry.kinds.core import (
-    configuration,
-    endpoints,
-    events,
-    namespaces,
-    nodes,
-    quotas,
-    serviceaccounts,
-    volumes,
-)
-from kapi.registry.kinds.core.service import services
+from kapi.registry.strategies import strategies
 
-MODULES = (
-    admissionregistration,
-    apiregistration,
-    autoscaling,
-    certificates,
-    configuration,
-    endpoints,
-    events,
-    flowcontrol,
-    leases,
-    namespaces,
-    networking,
-    nodes,
-    policy,
-    quotas,
-    rbac,
-    resourcekinds,
-    scheduling,
-    serviceaccounts,
-    services,
-    storagekinds,
-    volumes,
-)
-STRATEGIES = {kind: strategy for module in MODULES for kind, strategy in module.STRATEGIES.items()}
+STRATEGIES = strategies()
 
 # u: refuses an update without resourceVersion, c: PUT creates, g: has a generation, s: has /status,
 # d: a final delete answers with the object, m: /status keeps all metadata
@@ -66,6 +19,9 @@ FLAGS = {
     ("", "Node"): "s",
     ("", "PersistentVolume"): "sd",
     ("", "PersistentVolumeClaim"): "sd",
+    ("", "Pod"): "gsd",
+    ("", "PodTemplate"): "gd",
+    ("", "ReplicationController"): "gs",
     ("", "ResourceQuota"): "sd",
     ("", "Secret"): "",
     ("", "Service"): "csd",
@@ -76,8 +32,16 @@ FLAGS = {
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): "ugsm",
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): "ug",
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): "ug",
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): "ugs",
     ("apiregistration.k8s.io", "APIService"): "usm",
+    ("apps", "ControllerRevision"): "",
+    ("apps", "DaemonSet"): "gs",
+    ("apps", "Deployment"): "gs",
+    ("apps", "ReplicaSet"): "gs",
+    ("apps", "StatefulSet"): "gs",
     ("autoscaling", "HorizontalPodAutoscaler"): "s",
+    ("batch", "CronJob"): "gs",
+    ("batch", "Job"): "gs",
     ("certificates.k8s.io", "CertificateSigningRequest"): "s",
     ("coordination.k8s.io", "Lease"): "uc",
     ("discovery.k8s.io", "EndpointSlice"): "g",
@@ -109,6 +73,9 @@ FLAGS = {
 }
 
 
+PROPAGATION = {"Event": "Unsupported", "Job": "Orphan", "ReplicationController": "Orphan"}
+
+
 def test_every_kind_is_accounted_for():
     assert set(STRATEGIES) == set(FLAGS)
 
@@ -127,8 +94,8 @@ def test_flags(kind):
     assert "".join(letter for letter, is_set in found.items() if is_set) == "".join(
         letter for letter in found if letter in FLAGS[kind]
     )
-    assert not strategy.resets_labels_on_status
-    assert strategy.default_propagation == ("Unsupported" if kind[1] == "Event" else "Background")
+    assert strategy.resets_labels_on_status == (kind[1] == "Deployment")
+    assert strategy.default_propagation == PROPAGATION.get(kind[1], "Background")
 
 
 @pytest.mark.parametrize("kind", sorted(FLAGS), ids=lambda kind: kind[1])

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.kinds.networking import STRATEGIES
+from kapi.registry.strategies import strategies
 
+STRATEGIES = strategies()
 INGRESS, CLASS, POLICY, ADDRESS, RANGE = (
     STRATEGIES["networking.k8s.io", kind]
     for kind in ("Ingress", "IngressClass", "NetworkPolicy", "IPAddress", "ServiceCIDR")

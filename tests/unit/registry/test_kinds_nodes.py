@@ -4,7 +4,8 @@ import pytest
 from kind_support import create_errors, created, status_errors, thing, update_errors
 
 from kapi.registry.kinds.coordination import LeaseStrategy
-from kapi.registry.kinds.core.nodes import NodeStrategy, RuntimeClassStrategy
+from kapi.registry.kinds.core.nodes import NodeStrategy
+from kapi.registry.kinds.node import RuntimeClassStrategy
 
 NODE = NodeStrategy()
 RUNTIME = RuntimeClassStrategy()

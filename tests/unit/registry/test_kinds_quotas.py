@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from kind_support import assert_idempotent, create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.kinds.core.quotas import LimitRangeStrategy, ResourceQuotaStrategy
+from kapi.registry.kinds.core.limitranges import LimitRangeStrategy
+from kapi.registry.kinds.core.resourcequotas import ResourceQuotaStrategy
 
 QUOTA = ResourceQuotaStrategy()
 LIMITS = LimitRangeStrategy()

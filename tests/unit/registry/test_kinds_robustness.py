@@ -51,6 +51,9 @@ class Maker:
             builtin.TIME: "2026-01-01T00:00:00Z",
             builtin.MICRO_TIME: "2026-01-01T00:00:00.000000Z",
             builtin.RAW_EXTENSION: {},
+            builtin.JSON_SCHEMA_OR_BOOL: True,
+            builtin.JSON_SCHEMA_OR_ARRAY: {"type": "string"},
+            builtin.JSON_SCHEMA_OR_STRINGS: ["a"],
         }.get(ref)
 
     def object(self, node, depth):

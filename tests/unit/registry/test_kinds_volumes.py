@@ -15,7 +15,8 @@ from kind_support import (
     updated,
 )
 
-from kapi.registry.kinds.core.volumes import PersistentVolumeClaimStrategy, PersistentVolumeStrategy
+from kapi.registry.kinds.core.persistentvolumeclaims import PersistentVolumeClaimStrategy
+from kapi.registry.kinds.core.persistentvolumes import PersistentVolumeStrategy
 
 VOLUME = PersistentVolumeStrategy()
 CLAIM = PersistentVolumeClaimStrategy()

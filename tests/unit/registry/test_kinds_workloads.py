@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from kapi.registry.kinds.apps import replicas, workloads
-from kapi.registry.kinds.apps.workloads import TEMPLATE_GENERATION
+from kapi.registry.kinds.apps.daemonsets import TEMPLATE_GENERATION
+from kapi.registry.strategies import strategies
 from kapi.registry.strategy import Strategy, WriteContext
 
 KINDS: dict[str, Strategy] = {
-    kind: strategy for (_, kind), strategy in (workloads.STRATEGIES | replicas.STRATEGIES).items()
+    kind: strategy
+    for (group, kind), strategy in strategies().items()
+    if group == "apps" or kind == "ReplicationController"
 }
 APPS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"]
 MISMATCH = "`selector` does not match template `labels`"

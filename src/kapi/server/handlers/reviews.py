@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kapi.api.meta import format_time
 from kapi.api.user import User
-from kapi.registry.kinds import reviews
+from kapi.registry.kinds import authentication, authorization
 from kapi.server.authz.authorizer import Attributes
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import write_options
@@ -37,7 +37,7 @@ async def self_subject_review(context: Context) -> Response:
 async def token_review(context: Context) -> Response:
     """Whose token this is."""
     review = await _read(context)
-    reviews.check_token_review(review)
+    authentication.check_token_review(review)
     user = context.services.authenticator.review(review["spec"]["token"])
     if user is None:
         review["status"] = {"user": {}, "error": "invalid bearer token"}
@@ -49,7 +49,7 @@ async def token_review(context: Context) -> Response:
 async def subject_access_review(context: Context) -> Response:
     """Whether somebody may do something."""
     review = await _read(context)
-    reviews.check_subject_access_review(review)
+    authorization.check_subject_access_review(review)
     spec = review["spec"]
     subject = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), spec.get("extra"))
     return _answer(context, review, subject)
@@ -58,7 +58,7 @@ async def subject_access_review(context: Context) -> Response:
 async def local_subject_access_review(context: Context) -> Response:
     """Whether somebody may do something in one namespace."""
     review = await _read(context)
-    reviews.check_local_subject_access_review(review, context.info.namespace)
+    authorization.check_local_subject_access_review(review, context.info.namespace)
     spec = review["spec"]
     subject = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), spec.get("extra"))
     return _answer(context, review, subject)
@@ -67,7 +67,7 @@ async def local_subject_access_review(context: Context) -> Response:
 async def self_subject_access_review(context: Context) -> Response:
     """Whether the caller may do something."""
     review = await _read(context)
-    reviews.check_self_subject_access_review(review)
+    authorization.check_self_subject_access_review(review)
     return _answer(context, review, context.user)
 
 
@@ -98,7 +98,7 @@ def _answer(context: Context, review: Object, subject: User) -> Response:
 async def self_subject_rules_review(context: Context) -> Response:
     """What the caller may do in a namespace, as far as it can be listed."""
     review = await _read(context)
-    reviews.check_self_subject_rules_review(review)
+    authorization.check_self_subject_rules_review(review)
     rules = context.services.authorizer.rules(context.user, review["spec"]["namespace"])
     review["spec"] = {}
     review["status"] = {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.strategy import Strategy, WriteContext
 
 Spec = dict[str, Any]
 
@@ -193,3 +193,8 @@ def _check_pods(errors: Errors, spec: Spec) -> None:
         pod["volumes"] = made + [volume for volume in pod.get("volumes", ()) if volume.get("name") not in claims]
     template = {**spec["template"], "spec": pod}
     check_selected_template(errors, {**spec, "template": template}, "StatefulSet", "")
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("apps", "StatefulSet"): StatefulSetStrategy(),
+}

@@ -14,6 +14,7 @@ from kapi.registry.kinds.sameness import same
 from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
     from kapi.registry.strategy import WriteContext
@@ -144,3 +145,15 @@ def is_zero(value: int | str) -> bool:
         return value == 0
     digits = value.removesuffix("%")
     return not (digits.isascii() and digits.isdigit() and int(digits))
+
+
+def unknown_strategy(path: str, strategy: Spec, choices: tuple[str, ...]) -> FieldError:
+    """Return the error about an unknown strategy; it shows the whole of it with the names of the internal Go type."""
+    rolling = strategy.get("rollingUpdate")
+    shown = {"Type": strategy.get("type", ""), "RollingUpdate": None}
+    if rolling is not None:
+        shown["RollingUpdate"] = {
+            "MaxUnavailable": rolling.get("maxUnavailable", 0),
+            "MaxSurge": rolling.get("maxSurge", 0),
+        }
+    return fielderror.not_supported(path, shown, choices)

@@ -1,8 +1,7 @@
-"""Requests that are answered and not stored: reviews of tokens and of access.
+"""The checks of the group authorization.k8s.io: access reviews, which are answered and not stored.
 
-Pure checks of what was sent; each raises the error a client gets or returns normally. The answers are made
-elsewhere. The kind is empty in the 422 of access reviews, because the reference server has lost it by then and
-clients know the text that way.
+Each function raises the error that the client gets. The kind is empty in the 422 of an access review, as it is in
+kube-apiserver's.
 """
 
 from __future__ import annotations
@@ -17,15 +16,8 @@ from kapi.registry.kinds import fieldrules
 if TYPE_CHECKING:
     from kapi.api.meta import Object
 
-
 _AUTHORIZATION = GroupKind("authorization.k8s.io", "")
 _EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-
-
-def check_token_review(review: Object) -> None:
-    """There is a token to review."""
-    if not review.get("spec", {}).get("token"):
-        raise BadRequest("token is required for TokenReview in authentication")
 
 
 def check_subject_access_review(review: Object) -> None:

@@ -1,74 +1,31 @@
-"""ConfigMap and Secret: keys, size, and the switch that makes them immutable."""
+"""Secret: its keys, its size, and the keys that its type demands."""
 
 from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kapi.api import names
-from kapi.api.fielderror import FieldError, forbidden, invalid, required, too_long
+from kapi.api.fielderror import FieldError, invalid, required, too_long
 from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.registry.kinds import fieldrules
+from kapi.registry.kinds.core.configmaps import MAX_BYTES, base64_length, immutability_errors, key_errors
 from kapi.registry.strategy import Strategy, WriteContext
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
 
-MAX_BYTES = 1024 * 1024
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
-
-_FROZEN = "field is immutable when `immutable` is set"
-
-
-def _key_errors(field: str, data: dict[str, Any]) -> list[FieldError]:
-    return [error for key in data for error in fieldrules.each(f"{field}[{key}]", key, names.config_map_key(key))]
-
-
-def _base64_length(text: str) -> int:
-    """How many bytes base64 text stands for, without decoding it."""
-    compact = text.replace("\n", "").replace("\r", "")
-    return len(compact) * 3 // 4 - compact.count("=", -2)
-
-
-def _frozen_errors(obj: Object, old: Object, fields: tuple[str, ...]) -> list[FieldError]:
-    """What an immutable object may not do: stop being immutable, or change its data."""
-    if not old.get("immutable"):
-        return []
-    errors = [] if obj.get("immutable") else [forbidden("immutable", _FROZEN)]
-    errors += [forbidden(field, _FROZEN) for field in fields if (obj.get(field) or {}) != (old.get(field) or {})]
-    return errors
-
-
-class ConfigMapStrategy(Strategy):
-    """The rules of ConfigMap."""
-
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
-        """Keys are file names, each in one of the two maps, and all values together fit."""
-        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        errors = _key_errors("data", data)
-        errors += [
-            invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary
-        ]
-        errors += _key_errors("binaryData", binary)
-        size = sum(len(value.encode()) for value in data.values()) + sum(map(_base64_length, binary.values()))
-        if size > MAX_BYTES:
-            errors.append(too_long("[]", MAX_BYTES))
-        return errors
-
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """An immutable one stays as it is."""
-        return _frozen_errors(obj, old, ("data", "binaryData")) + self.validate_create(context, obj)
 
 
 def _docker_errors(data: dict[str, str], key: str) -> list[FieldError]:
     if key not in data:
         return [required(f"data[{key}]")]
-    complaint = _json_object_complaint(base64.b64decode(data[key]))
+    complaint = _json_object_problem(base64.b64decode(data[key]))
     return [invalid(f"data[{key}]", "<secret contents redacted>", complaint)] if complaint else []
 
 
-def _json_object_complaint(document: bytes) -> str:
+def _json_object_problem(document: bytes) -> str:
     """Why bytes are not a JSON object, in the reference's words and quoting no more than one character; or nothing."""
     try:
         value = json.loads(document)
@@ -128,15 +85,15 @@ class SecretStrategy(Strategy):
     def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
         """Keys are file names, the values fit, and the type has what it needs."""
         data = obj.get("data") or {}
-        errors = _key_errors("data", data)
-        if sum(map(_base64_length, data.values())) > MAX_BYTES:
+        errors = key_errors("data", data)
+        if sum(map(base64_length, data.values())) > MAX_BYTES:
             errors.append(too_long("data", MAX_BYTES))
         return errors + _type_errors(obj, data)
 
     def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
         """The type never changes; an immutable secret not at all."""
         errors = fieldrules.unchanged("type", obj.get("type"), old.get("type"))
-        return errors + _frozen_errors(obj, old, ("data",)) + self.validate_create(context, obj)
+        return errors + immutability_errors(obj, old, ("data",)) + self.validate_create(context, obj)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         """By type."""
@@ -144,6 +101,5 @@ class SecretStrategy(Strategy):
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {
-    ("", "ConfigMap"): ConfigMapStrategy(),
     ("", "Secret"): SecretStrategy(),
 }

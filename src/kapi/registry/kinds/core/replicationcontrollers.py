@@ -1,22 +1,15 @@
-"""ReplicaSet and its ancestor ReplicationController: so many pods of one template."""
+"""ReplicationController: a ReplicaSet whose selector is a plain map."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kapi.api import fielderror
 from kapi.api.selectors import LabelSelector
-from kapi.registry.kinds.apps.templated import (
-    TemplatedStrategy,
-    check_counts,
-    check_not_above,
-    check_selected_template,
-    check_selector_unchanged,
-)
+from kapi.registry.kinds.apps.replicasets import ReplicaSetStrategy
 from kapi.registry.kinds.core.pod.defaults import default_template
 from kapi.registry.kinds.core.pod.spec import (
     check_always_restarts,
-    check_selector,
     check_template,
     mismatched_labels,
 )
@@ -27,44 +20,6 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
     from kapi.registry.strategy import Strategy, WriteContext
-
-Spec = dict[str, Any]
-
-_COUNTS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-
-
-class ReplicaSetStrategy(TemplatedStrategy):
-    """The rules of a ReplicaSet."""
-
-    initial_status: ClassVar[dict[str, int]] = {"replicas": 0}
-
-    def default_spec(self, obj: Object, spec: Spec) -> None:
-        """One replica."""
-        spec.setdefault("replicas", 1)
-
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
-        """Judge a ReplicaSet; the words say deployment because the reference's do."""
-        errors: Errors = []
-        spec = obj["spec"]
-        check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
-        check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
-        check_selector(errors, "spec.selector", spec.get("selector"), "empty selector is invalid for deployment")
-        check_selected_template(errors, spec, "ReplicaSet", "invalid label selector")
-        return errors
-
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """As on create, with the selector fixed."""
-        errors = self.validate_create(context, obj)
-        check_selector_unchanged(errors, obj["spec"], old["spec"])
-        return errors
-
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """The counts add up."""
-        errors: Errors = []
-        status = obj.get("status", {})
-        check_counts(errors, status, "replicas", *_COUNTS, "observedGeneration", "terminatingReplicas")
-        check_not_above(errors, status, _COUNTS, "readyReplicas")
-        return errors
 
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
@@ -127,6 +82,5 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {
-    ("apps", "ReplicaSet"): ReplicaSetStrategy(),
     ("", "ReplicationController"): ReplicationControllerStrategy(),
 }

@@ -1,0 +1,43 @@
+"""ControllerRevision: a stored state of a DaemonSet or StatefulSet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.api import fielderror
+from kapi.registry.kinds.fieldchecks import FIELD_IS_IMMUTABLE, check_nonnegative
+from kapi.registry.strategy import Strategy
+
+if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.strategy import WriteContext
+
+
+class ControllerRevisionStrategy(Strategy):
+    """A snapshot of a controller's state: written once."""
+
+    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+        """A revision number and an object to remember."""
+        errors: Errors = []
+        check_nonnegative(errors, "revision", obj.get("revision"))
+        data = obj.get("data")
+        if data is None:
+            errors.append(fielderror.required("data", "data is mandatory"))
+        elif not isinstance(data, dict):
+            errors.append(fielderror.required("data", "data must be a valid JSON object"))
+        return errors
+
+    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+        """The data never changes; the revision number may."""
+        errors: Errors = []
+        check_nonnegative(errors, "revision", obj.get("revision"))
+        if obj.get("data") != old.get("data"):
+            errors.append(fielderror.invalid("data", obj.get("data"), FIELD_IS_IMMUTABLE))
+        return errors
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("apps", "ControllerRevision"): ControllerRevisionStrategy(),
+}

@@ -1,0 +1,1 @@
+"""The kinds of the group storage.k8s.io."""
