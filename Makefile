@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# One test process more than there are cores: some tests wait for the disk or for another process.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -11,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 PIP := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTHON $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check peers bench clean
+.PHONY: help venv run test pythons check peers bench clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +31,10 @@ run: $(INSTALLED) ## Start a control plane and the demo controller (ARGS="--bind
 	$(BIN)/kapi demo $(ARGS)
 
 test: $(INSTALLED) ## Run the tests that need only Python (ARGS="tests/unit/api -k selectors" ...)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
+
+pythons: $(INSTALLED) ## Run the quick unit tests on every other Python that is installed
+	bash tests/pythons --numprocesses $(JOBS) $(ARGS)
 
 check: $(INSTALLED) ## Lint, format, types, architecture, documentation
 	$(BIN)/ruff check .

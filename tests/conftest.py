@@ -1,11 +1,36 @@
-"""What all tests share. Being here also puts this directory on the path, for `api_client` and `virtual_time`."""
+"""Settings that all tests share. Being here also puts this directory on the path, for `api_client` and `virtual_time`."""
 
+import itertools
 import os
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes says nothing about whether it is right, and much about what else the machine does.
-# CI judges a change by the same examples each time; the search for new ones is for developers' machines.
+# CI tests a change with the same examples each time; the search for new ones is for developers' machines.
 settings.register_profile("kapi", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "kapi")
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=10)
+settings.load_profile(os.environ.get("KAPI_HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "kapi"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Give every test process an equal share of the slow modules, first.
+
+    pytest-xdist hands each process one contiguous run of tests and lets idle processes steal from the end of others'
+    runs. Left in order, one process would get all of tests/reliability and still be at it when the others are done.
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes == 1:
+        return
+    modules = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
+    slow = [tests for tests in modules if any(test.get_closest_marker("slow") for test in tests)]
+    quick = [test for tests in modules if tests not in slow for test in tests]
+    share, ordered = len(items) // processes, []
+    for process in range(processes):
+        mine = [test for tests in slow[process::processes] for test in tests]
+        room = len(quick) if process == processes - 1 else max(0, share - len(mine))
+        ordered += mine + quick[:room]
+        quick = quick[room:]
+    items[:] = ordered

@@ -8,12 +8,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from storage_backends import Recorder, Subject, value
 
 from kapi.storage.interface import Change, Check, Compacted, Delete, Entry, FutureRevision, Page, Put, RevisionMismatch
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

@@ -19,6 +19,8 @@ from kapi.testing.history import (
     watch,
 )
 
+pytestmark = pytest.mark.slow
+
 # -- against brute force
 
 

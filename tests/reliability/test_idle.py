@@ -8,7 +8,10 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from live_server import Line, LiveServer, until
+
+pytestmark = pytest.mark.slow
 
 SECONDS = float(os.environ.get("KAPI_IDLE_SECONDS", "10"))
 SHARE = 0.01

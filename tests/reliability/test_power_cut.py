@@ -25,6 +25,8 @@ import pytest
 
 from kapi.storage.sqlite.storage import SqliteStorage
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("power_cut_worker.py")
 CUTS = 60
 SECTOR = 512

@@ -13,9 +13,11 @@ from kapi.api.go.text import quote_character
 
 _END: Final = "unexpected end of JSON input"
 _BLANK = re.compile(rb"[ \t\r\n]*")
-_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+# Nothing follows the repetitions, so they cannot backtrack. They are not possessive: in Python 3.11 before 3.11.5 a
+# possessive group leaves the match at a wrong place.
+_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]+|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*')
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]*")
-_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+")
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _AFTER_KEY = "after object key"
 _KEY_WANTED = "looking for beginning of object key string"
 

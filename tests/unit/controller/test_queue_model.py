@@ -12,6 +12,8 @@ from queue_model import Model
 from kapi.controller.queue import DelayingQueue, QueueShutDown
 from virtual_time import LoopClock, VirtualLoop, run
 
+pytestmark = pytest.mark.slow
+
 KEYS = st.sampled_from("abcde")
 PRIORITIES = st.sampled_from([-100, 0, 0, 0, 7])
 WALK_STEPS = 1_000_000

@@ -10,6 +10,8 @@ from kapi.schema.structural.model import MISSING, read
 from kapi.schema.structural.report import ENOUGH
 from kapi.schema.structural.validator import compile_validator
 
+pytestmark = pytest.mark.slow
+
 NAMES = st.sampled_from("abc")
 LETTERS = st.text("abé", max_size=4)
 SCALARS = st.one_of(LETTERS, st.integers(-5, 5), st.sampled_from([0.5, -1.5, 2.25]), st.booleans())

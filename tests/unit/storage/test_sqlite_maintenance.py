@@ -18,6 +18,8 @@ from kapi.storage.sqlite import writer as sqlite_writer
 from kapi.storage.sqlite.reader import COMPACTED, ReadGate
 from kapi.storage.sqlite.storage import SqliteStorage
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 
