@@ -16,8 +16,11 @@ from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
-from kapi.server.authn.chain import Authenticator, StaticTokens
-from kapi.server.authz.authorizer import MastersAuthorizer
+from kapi.server.authn.authenticator import Authenticator
+from kapi.server.authn.certificate import ConnectionAuthenticator
+from kapi.server.authn.tokens import StaticTokens, TokenSources
+from kapi.server.authz.authorizer import Authorizer
+from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
 from kapi.server.ownership import Owners
 from kapi.server.pages.health import Health
 from kapi.server.pages.metrics import Metrics
@@ -179,8 +182,10 @@ class Api:
         self.services = Services(
             catalog=self.catalog,
             clock=self.clock,
-            authenticator=Authenticator(StaticTokens({TOKEN: User("alice", ("devs",), "u-1")})),
-            authorizer=MastersAuthorizer(),
+            authenticator=Authenticator(
+                TokenSources(StaticTokens({TOKEN: User("alice", ("devs",), "u-1")})), ConnectionAuthenticator()
+            ),
+            authorizer=Authorizer({"PrivilegedGroup": PrivilegedGroup(), "PublicPaths": PublicPaths()}),
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
             health=self.health,
             metrics=self.metrics,

@@ -22,9 +22,12 @@ from kapi.registry.custom.definitioncontroller import Keeper
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
-from kapi.server.authn.accounts import AccountTokens
-from kapi.server.authn.chain import Authenticator, StaticTokens, TokenSources
-from kapi.server.authz.authorizer import MASTERS, MastersAuthorizer
+from kapi.server.authn.authenticator import Authenticator
+from kapi.server.authn.certificate import ConnectionAuthenticator
+from kapi.server.authn.serviceaccounts import ServiceAccountTokens
+from kapi.server.authn.tokens import StaticTokens, TokenSources
+from kapi.server.authz.authorizer import Authorizer
+from kapi.server.authz.superuser import MASTERS, PrivilegedGroup, PublicPaths
 from kapi.server.ownership import Owners
 from kapi.server.pages.health import Health
 from kapi.server.pages.metrics import Metrics
@@ -194,10 +197,11 @@ class ControlPlane:
             authenticator=Authenticator(
                 TokenSources(
                     StaticTokens({credentials.token: User(bootstrap.ADMIN, (MASTERS,))}),
-                    AccountTokens(SigningKey(credentials.account_key), catalog),
-                )
+                    ServiceAccountTokens(SigningKey(credentials.account_key), catalog),
+                ),
+                ConnectionAuthenticator(self.clock),
             ),
-            authorizer=MastersAuthorizer(),
+            authorizer=Authorizer({"PrivilegedGroup": PrivilegedGroup(), "PublicPaths": PublicPaths()}),
             admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,
             metrics=self.metrics,

@@ -116,6 +116,11 @@ class Resource:
         return self.store
 
     @property
+    def needs_webhook(self) -> bool:
+        """True if a webhook may have to convert an object before it can be shown in this version."""
+        return self.store is not None and self.store.is_remote
+
+    @property
     def shown(self) -> Callable[[Item], bytes] | None:
         """How the body of an item is made for this version; None when it is served as it is kept."""
         if self.from_hub is not None:

@@ -1,6 +1,6 @@
-"""One request on its way through the pipeline: what is known so far, and what the answer must carry.
+"""The state of one request in the pipeline.
 
-Stages fill it in, handlers read it. It holds no behaviour and never outlives its request.
+Stages fill it in, handlers read it. It lives as long as its request; that of a watch as long as its stream.
 """
 
 from __future__ import annotations
@@ -20,9 +20,20 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """A request and what has been learned about it."""
+    """A request, and what the stages of the pipeline have found out about it."""
 
-    __slots__ = ("accepted", "audit_id", "info", "query", "request", "resource", "services", "user", "warnings")
+    __slots__ = (
+        "accepted",
+        "audit_annotations",
+        "audit_id",
+        "info",
+        "query",
+        "request",
+        "resource",
+        "services",
+        "user",
+        "warnings",
+    )
 
     def __init__(self, request: Request, services: Services, audit_id: str) -> None:
         self.request = request
@@ -35,6 +46,8 @@ class Context:
         self.accepted: Accepted | None = None
         self.warnings: list[str] = []
         """Texts for `Warning` headers."""
+        self.audit_annotations: dict[str, str] = {}
+        """Annotations for the audit event of this request, by key (`authorization.k8s.io/decision`)."""
 
     @property
     def served(self) -> Resource:

@@ -1,9 +1,9 @@
-"""The life of a request, top to bottom. Read this first.
+"""The stages of a request, top to bottom. Read this first.
 
-    recover → request info → deadline → authentication → authorisation → router → handler
+    recover → request info → deadline → authentication → authorization → router → handler
 
 Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors
-become responses. Audit, impersonation and flow control take their places between authentication and authorisation.
+become responses. Audit, impersonation and flow control have their places between authentication and authorization.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kapi.api.errors import (
     TooManyRequests,
 )
 from kapi.api.go.durations import SECOND, parse_duration
-from kapi.server.authz.authorizer import attributes_of, refusal
+from kapi.server.authz.attributes import attributes_of
+from kapi.server.authz.authorizer import Verdict, require
 from kapi.server.context import Context
 from kapi.server.handlers.respond import error_response, warning_headers
 from kapi.server.requestinfo import parse_query, request_info
@@ -38,15 +39,18 @@ if TYPE_CHECKING:
 
 DEFAULT_DEADLINE = 60.0
 
+_ALLOW = Verdict.ALLOW
+
 _log = structlog.get_logger("kapi.server")
 
 
 class Pipeline:
-    """Answers requests. Never raises; what went wrong inside is logged with the request's id and answered with 500."""
+    """Answers requests. It never raises: a failure inside is logged with the request's id and answered with 500."""
 
     def __init__(self, services: Services, router: Router) -> None:
         self._services = services
         self._router = router
+        self._identity_may_wait = services.authenticator.may_wait or services.authorizer.may_wait
 
     async def __call__(self, request: Request) -> Response | StreamResponse:
         """Answer one request."""
@@ -64,14 +68,17 @@ class Pipeline:
             metrics.end(context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating)
         headers = response.headers
         headers.append(("Audit-Id", audit_id))
-        if not any(name == "Cache-Control" for name, _ in headers):
+        for name, _ in headers:
+            if name == "Cache-Control":
+                break
+        else:
             headers.append(("Cache-Control", "no-cache, private"))
         if context.warnings:
             headers += warning_headers(context.warnings)
         return response
 
     async def _recover(self, context: Context) -> Response | StreamResponse:
-        """Turn whatever is raised below into an answer."""
+        """Answer one request; an exception raised below becomes an error response."""
         try:
             return await self._answer(context)
         except ApiError as error:
@@ -99,44 +106,51 @@ class Pipeline:
         context.query = parse_query(request.query)
         context.info = request_info(request.method, request.path, context.query)
         # Deadline: a minute, or less if the client says so; watches have their own.
-        async with asyncio.timeout(_deadline(context)):
-            # Authentication: who is asking.
-            context.user = services.authenticator.authenticate(request)
+        seconds = self._deadline(context)
+        async with asyncio.timeout(seconds) as deadline:
+            # Authentication.
+            authenticator = services.authenticator
+            context.user = authenticator.identify(request) or await authenticator.authenticate(request)
             _refuse_impersonation(request)
-            # Authorisation: may they.
+            # Authorization.
             attributes = attributes_of(context.user, context.info)
-            decision = services.authorizer.authorize(attributes)
-            if not decision.allowed:
-                raise refusal(attributes, decision)
+            decision = services.authorizer.decide(attributes)
+            if decision is None or decision.verdict is not _ALLOW:
+                await require(services.authorizer, attributes, request.path)
             # Routing and handling.
             endpoint = self._router.route(context)
+            if seconds is None and context.resource is not None and context.resource.needs_webhook:
+                deadline.reschedule(asyncio.get_running_loop().time() + DEFAULT_DEADLINE)
             return await endpoint(context)
+
+    def _deadline(self, context: Context) -> float | None:
+        """Return the seconds a request may take; None for watches, and for reads that nothing can delay.
+
+        A get or list without a query is answered from memory, without a wait that could be cut short: a timer would
+        cost a tenth of the answer. Where the router finds that a conversion webhook may be asked, it gets one there.
+        """
+        if context.info.verb == "watch":
+            return None
+        if context.info.verb in ("get", "list") and not context.request.query and not self._identity_may_wait:
+            return None
+        text = context.query.get("timeout")
+        if not text:
+            return DEFAULT_DEADLINE
+        try:
+            seconds = parse_duration(text) / SECOND
+        except ValueError as error:
+            raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
+        return seconds if 0 < seconds < DEFAULT_DEADLINE else DEFAULT_DEADLINE
 
 
 def _new_id() -> str:
-    """A request's id, in the form of a UUID. It must be unique, not secret, so it need not cost a system call."""
+    """Return an id in the form of a UUID. It must be unique, not secret, so it need not cost a system call."""
     digits = f"{random.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
-def _deadline(context: Context) -> float | None:
-    if context.info.verb == "watch":
-        return None
-    if context.info.verb in ("get", "list") and not context.request.query:
-        # Answered from memory, without a wait that could be cut short; a timer would cost a tenth of the answer.
-        return None
-    text = context.query.get("timeout")
-    if not text:
-        return DEFAULT_DEADLINE
-    try:
-        seconds = parse_duration(text) / SECOND
-    except ValueError as error:
-        raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
-    return seconds if 0 < seconds < DEFAULT_DEADLINE else DEFAULT_DEADLINE
-
-
 def _refuse_impersonation(request: Request) -> None:
-    """Acting as another user is not served; going on as oneself would be a lie."""
+    """Answer 501: continuing as the caller would be a pretended success."""
     for name in request.headers:
         if name.startswith("impersonate-"):
             raise NotImplemented501("impersonation is not supported by this server: remove the Impersonate-* headers")

@@ -26,19 +26,24 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _FALSE = frozenset({"false", "0"})
 
 
-class MalformedPath(ApiError):
-    """500 as plain text: what the reference answers for `/api/v1/watch` with nothing after it."""
+class InternalServerError(ApiError):
+    """500 as plain text: a request that failed before its form could be negotiated."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f'Internal Server Error: "{url}": {why}')
 
 
 class RequestInfo:
     """The request in Kubernetes' words. `verb` of a non-resource request is the method in lower case."""
 
     __slots__ = (
+        "field_selector",
         "group",
         "is_resource",
+        "is_unroutable",
+        "label_selector",
         "name",
         "namespace",
-        "nowhere",
         "path",
         "resource",
         "rest",
@@ -62,8 +67,11 @@ class RequestInfo:
         """Segments after the sub-resource, for proxies."""
         self.watch_path = False
         """The old `/watch/` form, which knows one method."""
-        self.nowhere = False
-        """A path that reads as a resource and can never be one."""
+        self.is_unroutable = False
+        """True for a path that reads as a resource and can never be one."""
+        self.field_selector = ""
+        self.label_selector = ""
+        """Selectors of list, watch and deletecollection, as sent; the old `/watch/` form has none."""
 
 
 def parse_query(query: str) -> Mapping[str, str]:
@@ -117,10 +125,8 @@ def _after_prefix(info: RequestInfo, path: str, rest: list[str]) -> list[str]:
     if rest[0] == "proxy":
         raise NotFound.route()
     if len(rest) < 2:
-        raise MalformedPath(
-            f'Internal Server Error: "{path}": failed to create RequestInfo: '
-            f"unable to determine kind and namespace from url, {path}"
-        )
+        why = f"failed to create RequestInfo: unable to determine kind and namespace from url, {path}"
+        raise InternalServerError(path, why)
     return rest[1:]
 
 
@@ -129,7 +135,7 @@ def _read_resource(info: RequestInfo, rest: list[str]) -> None:
         info.namespace = rest[1]
         if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
             rest = rest[2:]
-            info.nowhere = rest[0] == "namespaces"
+            info.is_unroutable = rest[0] == "namespaces"
     info.resource = rest[0]
     if len(rest) > 1:
         info.name = rest[1]
@@ -147,6 +153,11 @@ def _finish_verb(info: RequestInfo, query: Mapping[str, str], *, watching: bool)
             info.name = _pinned_name(query)
         elif info.verb == "delete":
             info.verb = "deletecollection"
+        else:
+            return
+        if query:
+            info.field_selector = query.get("fieldSelector", "")
+            info.label_selector = query.get("labelSelector", "")
 
 
 def _pinned_name(query: Mapping[str, str]) -> str:

@@ -54,7 +54,7 @@ class Router:
         if versions is None:
             raise PageNotFound
         resource = versions.get(info.version, {}).get(info.resource)
-        if resource is None or info.nowhere:
+        if resource is None or info.is_unroutable:
             raise PageNotFound if is_custom(versions) else NotFound.route()
         context.resource = resource
         if info.watch_path and context.request.method != "GET":
@@ -133,6 +133,5 @@ def is_custom(versions: Mapping[str, Mapping[str, Resource]]) -> bool:
 
 
 def _check_name(name: str) -> None:
-    problems = path_segment(name)
-    if problems:
-        raise BadRequest(f'Name parameter invalid: "{name}": {";".join(problems)}')
+    if "/" in name or "%" in name or name in {".", ".."}:
+        raise BadRequest(f'Name parameter invalid: "{name}": {";".join(path_segment(name))}')

@@ -1,4 +1,4 @@
-"""What handlers may use: the catalog, admission, authorisation, the clock. Assembled once by the control plane."""
+"""The parts of a server that stages and handlers use: catalog, authentication, authorization, admission, clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from kapi.base.clock import Clock
     from kapi.registry.catalog import Catalog
     from kapi.server.admission.chain import Admission
-    from kapi.server.authn.chain import Authenticator
+    from kapi.server.authn.authenticator import Authenticator
     from kapi.server.authz.authorizer import Authorizer
     from kapi.server.ownership import Owners
     from kapi.server.pages.health import Health
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Services:
-    """The parts of one server."""
+    """The parts of one server, assembled once by the control plane."""
 
     catalog: Catalog
     clock: Clock
@@ -29,4 +29,4 @@ class Services:
     metrics: Metrics
     owners: Owners
     address: str = ""
-    """host:port clients reach us at, as discovery tells them."""
+    """The host:port at which clients reach this server, as discovery reports it."""

@@ -3,6 +3,8 @@
 import pytest
 
 from api_client import NS, TABLE, TOKEN, served
+from kapi.server.authz.authorizer import ALLOW, Authorizer, Decision, Verdict
+from kapi.server.authz.superuser import PublicPaths
 from kapi.server.transport.inprocess import InProcessTransport
 
 AUTHN = "/apis/authentication.k8s.io/v1"
@@ -103,11 +105,11 @@ async def test_rules_are_listed(api):
     answer = await api.post(path, {"spec": {"namespace": "default"}})
     assert answer.status == 201
     assert answer["spec"] == {}
-    assert answer["status"] == {
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": False,
-    }
+    status = answer["status"]
+    assert status["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    assert status["nonResourceRules"][0] == {"verbs": ["*"], "nonResourceURLs": ["*"]}
+    assert "/healthz" in status["nonResourceRules"][1]["nonResourceURLs"]
+    assert status["incomplete"] is False
     assert (await api.post(path, {"spec": {}})).error == (400, "BadRequest", "no namespace on request")
 
 
@@ -175,3 +177,27 @@ async def test_bindings_exist_in_namespaces_only(api):
     answer = await api.post("/api/v1/bindings", {"metadata": {"name": "p"}, "target": {"name": "n"}})
     assert answer.error == (404, "NotFound", "the server could not find the requested resource")
     assert (await api.get(f"{NS}/default/bindings")).error[0] == 405
+
+
+@served
+async def test_review_says_which_selectors_it_could_not_read(api):
+    selector = {"requirements": [{"key": "a", "operator": "Exists"}]}
+    spec = {"resourceAttributes": {**ATTRIBUTES, "fieldSelector": selector, "labelSelector": {"rawSelector": "="}}}
+    answer = await api.post(f"{AUTHZ}/selfsubjectaccessreviews", {"spec": spec})
+    assert answer["status"] == {
+        "allowed": True,
+        "evaluationError": "spec.resourceAttributes.fieldSelector ignored due to parse error; "
+        "spec.resourceAttributes.labelSelector ignored due to parse error",
+    }
+
+
+@served
+async def test_review_tells_a_denial_from_no_opinion(api):
+    class Denial(PublicPaths):
+        def decide(self, attributes):
+            return Decision(Verdict.DENY, "on holiday") if attributes.verb == "delete" else ALLOW
+
+    api.services.authorizer = Authorizer({"denial": Denial()})
+    spec = {"user": "x", "resourceAttributes": {**ATTRIBUTES, "verb": "delete"}}
+    answer = await api.post(f"{AUTHZ}/subjectaccessreviews", {"spec": spec})
+    assert answer["status"] == {"allowed": False, "denied": True, "reason": "on holiday"}

@@ -1,5 +1,6 @@
-"""Who is asking: certificates, tokens, nobody; and wrong credentials, which are never nobody."""
+"""Authentication: client certificates, bearer tokens, anonymous requests, and the union of authenticators."""
 
+import asyncio
 import datetime as dt
 
 import pytest
@@ -11,8 +12,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from api_client import CM, TOKEN, served
 from kapi.api.errors import Unauthorized
 from kapi.api.user import User
-from kapi.server.authn.chain import Authenticator, StaticTokens
+from kapi.server.authn.authenticator import Authenticator
+from kapi.server.authn.certificate import ConnectionAuthenticator
+from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.transport.message import Peer, Request
+from virtual_time import run
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -37,8 +41,22 @@ def _certificate(name="bob", groups=("devs", "ops"), *, usage=ExtendedKeyUsageOI
 
 
 def _authenticate(*, certificate=None, local=None, **headers):
-    authenticator = Authenticator(StaticTokens({TOKEN: User("alice", ("devs",), "u-1")}))
-    return authenticator.authenticate(Request("GET", "/", headers=headers, peer=Peer("192.0.2.1", certificate, local)))
+    request = Request("GET", "/", headers=headers, peer=Peer("192.0.2.1", certificate, local))
+    return _now(_authenticator({TOKEN: User("alice", ("devs",), "u-1")}).authenticate(request))
+
+
+def _authenticator(tokens=None, *members):
+    return Authenticator(TokenSources(StaticTokens(tokens or {})), *members, ConnectionAuthenticator())
+
+
+def _now(coroutine):
+    """The result of a coroutine that must not wait: what is known locally costs no switch to another task."""
+    try:
+        coroutine.send(None)
+    except StopIteration as result:
+        return result.value
+    coroutine.close()
+    raise AssertionError("it waits")
 
 
 def test_certificate_names_user_and_groups():
@@ -73,7 +91,7 @@ def test_wrong_credentials_are_refused_and_not_anonymous(header):
         _authenticate(authorization=header)
 
 
-def test_nothing_is_anonymous():
+def test_request_without_credentials_is_anonymous():
     user = _authenticate()
     assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
 
@@ -84,16 +102,16 @@ def test_local_caller_is_who_the_transport_says():
 
 
 def test_certificate_is_read_once_per_connection():
-    authenticator = Authenticator(StaticTokens({}))
+    authenticator = _authenticator()
     peer = Peer("192.0.2.1", _certificate())
-    first = authenticator.authenticate(Request("GET", "/", peer=peer))
-    assert authenticator.authenticate(Request("GET", "/", peer=peer)) is first
+    first = _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
+    assert _now(authenticator.authenticate(Request("GET", "/", peer=peer))) is first
 
 
 def test_connection_does_not_outlive_its_certificate(monkeypatch):
-    authenticator = Authenticator(StaticTokens({}))
+    authenticator = _authenticator()
     peer = Peer("192.0.2.1", _certificate())
-    authenticator.authenticate(Request("GET", "/", peer=peer))
+    _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
 
     today = dt.datetime
 
@@ -104,16 +122,71 @@ def test_connection_does_not_outlive_its_certificate(monkeypatch):
 
     monkeypatch.setattr(dt, "datetime", Later)
     with pytest.raises(Unauthorized):
-        authenticator.authenticate(Request("GET", "/", peer=peer))
+        _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
 
 
 def test_every_connection_is_read_for_itself():
-    authenticator = Authenticator(StaticTokens({}))
+    authenticator = _authenticator()
     users = [
-        authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", certificate))).name
+        _now(authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", certificate)))).name
         for certificate in (_certificate("bob"), None, _certificate("eve"))
     ]
     assert users == ["bob", "system:anonymous", "eve"]
+
+
+class _Webhook:
+    """A member of the union that waits before it answers."""
+
+    def __init__(self, users):
+        self.users = users
+
+    async def authenticate(self, request):
+        await asyncio.sleep(1)
+        name = request.headers.get("x-ticket")
+        if name and name not in self.users:
+            raise Unauthorized
+        return User(name) if name else None
+
+    async def authenticate_token(self, token):
+        await asyncio.sleep(1)
+        return User(token) if token in self.users else None
+
+
+def test_remote_member_is_awaited_and_the_next_asked_where_it_knows_nothing():
+    async def scenario():
+        authenticator = _authenticator({TOKEN: User("alice")}, _Webhook({"bob"}))
+        assert authenticator.may_wait
+        sent = [{"x-ticket": "bob"}, {"authorization": f"Bearer {TOKEN}"}, {}]
+        users = [await authenticator.authenticate(Request("GET", "/", headers=headers)) for headers in sent]
+        assert [user.name for user in users] == ["bob", "alice", "system:anonymous"]
+        with pytest.raises(Unauthorized):
+            await authenticator.authenticate(Request("GET", "/", headers={"x-ticket": "eve"}))
+        both = Request("GET", "/", headers={"x-ticket": "eve", "authorization": f"Bearer {TOKEN}"})
+        assert (await authenticator.authenticate(both)).name == "alice"
+
+    run(scenario())
+
+
+def test_remote_source_of_tokens_is_asked_after_the_local_ones():
+    async def scenario():
+        tokens = TokenSources(StaticTokens({TOKEN: User("alice")}), _Webhook({"carol"}))
+        authenticator = Authenticator(tokens)
+        assert authenticator.may_wait
+        assert (await authenticator.review("carol")).groups == ("system:authenticated",)
+        assert _now(authenticator.review(TOKEN)).name == "alice"
+        assert await authenticator.review("nope") is None
+
+    run(scenario())
+
+
+def test_local_members_that_come_first_identify_without_waiting():
+    request = Request("GET", "/", peer=Peer("192.0.2.1", _certificate()))
+    local = _authenticator()
+    assert (local.identify(request).name, local.may_wait) == ("bob", False)
+    # The certificate counts after the webhook here, so it must wait for that.
+    assert _authenticator({}, _Webhook({})).identify(request) is None
+    wrong = Request("GET", "/", peer=Peer("192.0.2.1", _certificate("")))
+    assert local.identify(wrong) is None
 
 
 @served
@@ -142,7 +215,7 @@ async def test_certificate_of_an_administrator_opens_everything(api):
 
 @pytest.mark.parametrize("header", ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-x"])
 @served
-async def test_impersonation_is_refused_as_long_as_it_is_not_there(api, header):
+async def test_impersonation_is_refused_until_it_is_supported(api, header):
     answer = await api.get(CM, headers={header: "root"})
     assert answer.error[:2] == (501, "NotImplemented")
     assert "impersonation is not supported" in answer.message

@@ -723,6 +723,95 @@ def test_stream_whose_writer_fails_ends_without_a_last_chunk(run, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
+def ending(ended, write):
+    """A handler whose stream appends to `ended` at its end, and fails in another hook."""
+
+    async def handler(_):
+        response = StreamResponse(200, [("Content-Type", "x")], write)
+        response.on_end(lambda: ended.append("first"))
+        response.on_end(lambda: 1 / 0)
+        response.on_end(lambda: ended.append("second"))
+        return response
+
+    return handler
+
+
+async def _returns(stream):
+    stream.write(b"some")
+
+
+async def _raises(stream):
+    raise ValueError
+
+
+async def _waits(stream):
+    await stream.closed
+
+
+async def _hangs(stream):
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("write", [_returns, _raises])
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_hooks_at_the_end_of_a_stream_are_called_once_when_it_ends_by_itself(run, write, method):
+    ended = []
+
+    async def main():
+        async with serving(ending(ended, write)) as server, connected(server) as client:
+            client.send(method + b" /path HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                await client.rest()
+            await gone(server)
+
+    run(main())
+    assert ended == ["second", "first"]
+
+
+@pytest.mark.parametrize("write", [_waits, _hangs])
+@pytest.mark.parametrize("end", ["close", "abort", "stop"])
+def test_hooks_at_the_end_of_a_stream_are_called_once_when_it_is_ended(run, write, end):
+    ended = []
+
+    async def main():
+        async with serving(ending(ended, write), stream_stop=0.01) as server, connected(server) as client:
+            client.send(GET)
+            await client.head()
+            if end == "close":
+                client.close()
+            elif end == "abort":
+                for connection in list(server._connections):
+                    connection.abort()
+            else:
+                await server.drain(0.01)
+            await gone(server)
+
+    run(main())
+    assert ended == ["second", "first"]
+
+
+def test_hooks_at_the_end_of_a_stream_are_called_though_the_peer_left_before_it_began(run):
+    ended = []
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def handler(request):
+        started.set()
+        await release.wait()
+        return await ending(ended, _hangs)(request)
+
+    async def main():
+        async with serving(handler) as server, connected(server) as client:
+            client.send(GET)
+            await started.wait()
+            (connection,) = server._connections
+            connection._transport.abort()
+            release.set()
+            await gone(server)
+
+    run(main())
+    assert ended == ["second", "first"]
+
+
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory):
     directory = tmp_path_factory.mktemp("tls")

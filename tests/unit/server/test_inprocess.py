@@ -134,6 +134,27 @@ def test_writer_that_does_not_end_is_cancelled():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_hooks_at_the_end_of_a_stream_are_called_once(method):
+    ended = []
+
+    async def write(stream):
+        await asyncio.Event().wait()
+
+    async def handler(_):
+        response = StreamResponse(200, [], write)
+        response.on_end(lambda: ended.append(1))
+        return response
+
+    async def main():
+        async with await InProcessTransport(handler, limits=Limits(stream_stop=0.01)).request(method, "/"):
+            pass
+        # Left at once: its writer was cancelled, perhaps before its first step.
+
+    asyncio.run(main())
+    assert ended == [1]
+
+
 def test_stream_nobody_reads_is_dropped_and_its_reader_told():
     closed = asyncio.Event()
 

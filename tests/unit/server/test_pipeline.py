@@ -5,11 +5,16 @@ import re
 
 import pytest
 
-from api_client import CM, TOKEN, Api, cm, served
+from api_client import CM, TOKEN, Api, cm, served, serving
+from kapi.server.authz.authorizer import Authorizer
+from kapi.server.pipeline import Pipeline
+from kapi.server.routes import router
 from kapi.server.transport.message import Request
 from kapi.storage.interface import StorageBusy, StorageFailed
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
+from webhook_server import DEFINITIONS, V1, V1BETA1, definition, listener
+from webhook_server import path as listeners
 
 
 class Glacier(MemoryStorage):
@@ -89,6 +94,49 @@ def test_deadline_is_a_minute_or_less(timeout, seconds):
         assert answer.error[:2] == (504, "Timeout")
         assert answer.message == "Timeout: request did not complete within the allotted timeout"
         assert api.clock.monotonic() - started == pytest.approx(seconds, abs=0.01)
+
+    main()
+
+
+class _Unresponsive:
+    """A conversion webhook that never answers."""
+
+    async def convert(self, objects, api_version):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("name", ["", "a"], ids=["list", "get"])
+def test_read_that_asks_a_conversion_webhook_has_a_deadline(name):
+    async def main():
+        async with serving(converter_for=lambda *_: _Unresponsive()) as api:
+            url = {"url": "https://127.0.0.1:1/convert", "caBundle": ""}
+            webhook = {"conversionReviewVersions": ["v1"], "clientConfig": url}
+            await api.made(DEFINITIONS, definition({"strategy": "Webhook", "webhook": webhook}))
+            await api.made(listeners(V1), listener("a", V1, host="h", port=1))
+            started = api.clock.monotonic()
+            answer = await api.get(listeners(V1BETA1, name))
+            assert answer.error[:2] == (504, "Timeout")
+            assert api.clock.monotonic() - started == pytest.approx(60, abs=0.01)
+
+    run(main())
+
+
+def test_every_request_has_a_deadline_where_authorization_may_wait():
+    class Webhook:
+        async def authorize(self, attributes):
+            await asyncio.Event().wait()
+
+        def rules(self, user, namespace):
+            raise NotImplementedError
+
+    @served
+    async def main(api):
+        api.services.authorizer = Authorizer({"webhook": Webhook()})
+        pipeline = Pipeline(api.services, router(api.services))
+        started = api.clock.monotonic()
+        response = await pipeline(Request("GET", CM))
+        assert response.status == 504
+        assert api.clock.monotonic() - started == pytest.approx(60, abs=0.01)
 
     main()
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from api_client import CM, NS, cm, served
 from kapi.api.errors import ApiError
-from kapi.server.requestinfo import MAX_PARAMETERS, MalformedPath, is_true, parse_query, request_info
+from kapi.server.requestinfo import MAX_PARAMETERS, InternalServerError, is_true, parse_query, request_info
 
 
 def _info(method, target):
@@ -91,7 +91,7 @@ def test_name_pinned_by_a_selector_is_the_name(selector, name):
 
 @pytest.mark.parametrize("path", ["/api/v1/watch", "/apis/apps/v1/watch", "/api/v1/watch/"])
 def test_watch_of_nothing_is_malformed(path):
-    with pytest.raises(MalformedPath, match="unable to determine kind and namespace from url"):
+    with pytest.raises(InternalServerError, match="unable to determine kind and namespace from url"):
         _info("GET", path)
 
 

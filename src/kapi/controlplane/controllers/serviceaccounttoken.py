@@ -13,7 +13,7 @@ from kapi.api.access import uid_of
 from kapi.api.errors import Conflict, NotFound
 from kapi.base.jwt import SigningKey
 from kapi.controller.reconcile import Request
-from kapi.server.authn.accounts import secret_claims
+from kapi.server.authn.serviceaccounts import secret_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,1 +1,1 @@
-"""Who is asking."""
+"""Authentication: client certificates, bearer tokens, anonymous requests."""

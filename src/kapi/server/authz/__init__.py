@@ -1,1 +1,1 @@
-"""Whether they may."""
+"""Authorization: the attributes of a request, and the authorizers that decide on them."""

@@ -1,112 +1,166 @@
-"""Whether a user may do what a request asks.
+"""Authorization: the contract of an authorizer, the union of several, and the words of a refusal.
 
-`Authorizer` is the seam; today's is the smallest that is safe: members of `system:masters` may do everything,
-everybody may see whether the server is healthy and what it is, and that is all.
+Every authorizer allows, denies, or has no opinion. The first that allows or denies decides; where none does, the
+request is refused. RBAC, node authorization and webhooks are members of the union like any other.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import itertools
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
 from kapi.api.errors import Forbidden, GroupResource
+from kapi.server.requestinfo import InternalServerError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kapi.api.user import User
-    from kapi.server.requestinfo import RequestInfo
-
-MASTERS = "system:masters"
-PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+    from kapi.server.authz.attributes import Attributes
 
 
-class Attributes(NamedTuple):
-    """One question: may this user do this?"""
+class Verdict(Enum):
+    """The three answers of an authorizer."""
 
-    user: User
-    verb: str
-    group: str = ""
-    version: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
-    """Set for non-resource requests only."""
+    ALLOW = "allow"
+    DENY = "deny"
+    NO_OPINION = "no opinion"
 
 
 class Decision(NamedTuple):
-    """The answer, and why if there is something to say."""
+    """A verdict, a reason for people, and what went wrong on the way to it. An allowed request may have errors too."""
 
-    allowed: bool
+    verdict: Verdict
     reason: str = ""
+    error: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """True if the request may go on."""
+        return self.verdict is Verdict.ALLOW
 
 
-class Rules(NamedTuple):
-    """What a user may do, as SelfSubjectRulesReview lists it."""
+ALLOW = Decision(Verdict.ALLOW)
+NO_OPINION = Decision(Verdict.NO_OPINION)
+
+_NO_OPINION = Verdict.NO_OPINION
+"""Kept here because a member of an enum costs a look-up in its class, on the path of every request."""
+
+
+class AccessRules(NamedTuple):
+    """What a user may do in a namespace, as SelfSubjectRulesReview lists it."""
 
     resources: list[dict[str, list[str]]]
     paths: list[dict[str, list[str]]]
     incomplete: bool = False
+    error: str = ""
 
 
-class Authorizer(Protocol):
-    """Answers questions about permissions. Never raises, never waits."""
+@runtime_checkable
+class LocalAuthorizer(Protocol):
+    """An authorizer that decides from memory: no wait, no exception."""
 
-    def authorize(self, attributes: Attributes) -> Decision:
-        """Yes or no."""
+    def decide(self, attributes: Attributes) -> Decision:
+        """Allow, deny, or have no opinion."""
         ...
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        """Everything the user may do in a namespace."""
+    def rules(self, user: User, namespace: str) -> AccessRules:
+        """Return what the user may do in a namespace, as far as this authorizer can list it."""
         ...
 
 
-class MastersAuthorizer:
-    """`system:masters` may do everything; anybody may read the public paths; nobody else may do anything."""
+class RemoteAuthorizer(Protocol):
+    """An authorizer that may wait for an answer from outside this process. Failures are decisions with an error."""
 
-    def authorize(self, attributes: Attributes) -> Decision:
-        """Yes or no."""
-        if MASTERS in attributes.user.groups:
-            return Decision(allowed=True)
-        if attributes.verb in ("get", "head") and _is_public(attributes.path):
-            return Decision(allowed=True)
-        return Decision(allowed=False)
+    async def authorize(self, attributes: Attributes) -> Decision:
+        """Allow, deny, or have no opinion."""
+        ...
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        """Everything the user may do in a namespace."""
-        if MASTERS in user.groups:
-            return Rules(
-                [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            )
-        public = [url for path in PUBLIC_PATHS for url in (path, f"{path}/*")]
-        return Rules([], [{"verbs": ["get"], "nonResourceURLs": public}])
+    def rules(self, user: User, namespace: str) -> AccessRules:
+        """Return what the user may do in a namespace, as far as this authorizer can list it."""
+        ...
 
 
-def _is_public(path: str) -> bool:
-    return any(path == public or path.startswith(f"{public}/") for public in PUBLIC_PATHS)
+class Authorizer:
+    """A union of authorizers by name, asked in order until one allows or denies.
+
+    Most requests are decided by the local members that come first. `decide` asks those alone, so that a request they
+    decide does not pay for a coroutine; `authorize` asks all.
+    """
+
+    def __init__(self, members: Mapping[str, LocalAuthorizer | RemoteAuthorizer]) -> None:
+        self._members = dict(members)
+        local = itertools.takewhile(lambda member: isinstance(member, LocalAuthorizer), members.values())
+        self._first = [cast("LocalAuthorizer", member).decide for member in local]
+        self.may_wait = len(self._first) < len(members)
+        """True if a request may have to wait for an answer from outside this process."""
+
+    def decide(self, attributes: Attributes) -> Decision | None:
+        """Return the decision of the local members that come first, None when they have no opinion."""
+        for ask in self._first:
+            decision = ask(attributes)
+            if decision.verdict is not _NO_OPINION:
+                return decision
+        return None
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        """Return the first verdict that is an opinion; without one, the reasons and errors of all members."""
+        unsure: list[tuple[str, Decision]] = []
+        for name, member in self._members.items():
+            if isinstance(member, LocalAuthorizer):
+                decision = member.decide(attributes)
+            else:
+                decision = await member.authorize(attributes)
+            if decision.verdict is not _NO_OPINION:
+                return decision
+            unsure.append((name, decision))
+        return _union(unsure)
+
+    def rules(self, user: User, namespace: str) -> AccessRules:
+        """Return what all members together allow the user to do in a namespace."""
+        parts = [member.rules(user, namespace) for member in self._members.values()]
+        return AccessRules(
+            [rule for part in parts for rule in part.resources],
+            [rule for part in parts for rule in part.paths],
+            any(part.incomplete for part in parts),
+            _aggregate([part.error for part in parts if part.error]),
+        )
 
 
-def attributes_of(user: User, info: RequestInfo) -> Attributes:
-    """The question a request asks."""
-    if not info.is_resource:
-        return Attributes(user, info.verb, path=info.path)
-    return Attributes(
-        user, info.verb, info.group, info.version, info.resource, info.subresource, info.namespace, info.name
-    )
+def _union(decisions: list[tuple[str, Decision]]) -> Decision:
+    reasons = [f"{name}: {decision.reason}" for name, decision in decisions if decision.reason]
+    errors = [decision.error for _, decision in decisions if decision.error]
+    return Decision(Verdict.NO_OPINION, "\n".join(reasons), _aggregate(errors))
 
 
-def refusal(attributes: Attributes, decision: Decision) -> Forbidden:
-    """The 403 for a question answered with no."""
+def _aggregate(errors: list[str]) -> str:
+    """Join errors as Kubernetes prints several."""
+    return f"[{', '.join(errors)}]" if len(errors) > 1 else "".join(errors)
+
+
+async def require(authorizer: Authorizer, attributes: Attributes, url: str) -> None:
+    """Return if a request to `url` is allowed; raise the error it is refused with otherwise."""
+    decision = await authorizer.authorize(attributes)
+    if decision.allowed:
+        return
+    if decision.error:
+        raise InternalServerError(url, decision.error)
+    raise refusal(attributes, decision.reason)
+
+
+def refusal(attributes: Attributes, reason: str) -> Forbidden:
+    """Return the 403 of a request that was not allowed."""
     a = attributes
-    if a.path:
+    if not a.is_resource:
         why = f'User "{a.user.name}" cannot {a.verb} path "{a.path}"'
-        return Forbidden.of(GroupResource("", ""), "", _with_reason(why, decision))
+        return Forbidden.of(GroupResource("", ""), "", _with_reason(why, reason))
     resource = f"{a.resource}/{a.subresource}" if a.subresource else a.resource
     scope = f'in the namespace "{a.namespace}"' if a.namespace else "at the cluster scope"
     why = f'User "{a.user.name}" cannot {a.verb} resource "{resource}" in API group "{a.group}" {scope}'
-    return Forbidden.of(GroupResource(a.group, a.resource), a.name, _with_reason(why, decision))
+    return Forbidden.of(GroupResource(a.group, a.resource), a.name, _with_reason(why, reason))
 
 
-def _with_reason(why: str, decision: Decision) -> str:
-    text = f"{why}: {decision.reason}" if decision.reason else why
+def _with_reason(why: str, reason: str) -> str:
+    text = f"{why}: {reason}" if reason else why
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

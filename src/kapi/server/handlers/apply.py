@@ -124,7 +124,7 @@ def merged(
 
 async def _create(context: Context, config: Configuration, options: ApplyOptions) -> Written:
     resource = context.served
-    authorize_create(context)
+    await authorize_create(context)
     obj = await beside(resource, lambda: _merge(context, None, config, options))
     obj["metadata"].pop("resourceVersion", None)
     hub = resource.convert_in(obj)

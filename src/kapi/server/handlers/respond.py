@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kapi.api.errors import ApiError, NotAcceptable, PageNotFound
 from kapi.codec import json, negotiate, yaml
 from kapi.server.handlers.views import PartialView, PlainView, TableView
-from kapi.server.requestinfo import MalformedPath
+from kapi.server.requestinfo import InternalServerError
 from kapi.server.transport.message import Response
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _rendered(context: Context, code: int, obj: Any) -> Response:
 
 def error_response(context: Context, error: ApiError) -> Response:
     """An error as the client can read it: a Status in the form asked for, or text where the reference sends text."""
-    if isinstance(error, PageNotFound | MalformedPath):
+    if isinstance(error, PageNotFound | InternalServerError):
         return Response(error.code, list(_TEXT), f"{error.message}\n".encode())
     try:
         context.accepted = negotiate.accept(context.request.headers.get("accept"), negotiate.PLAIN)

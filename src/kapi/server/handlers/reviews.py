@@ -1,4 +1,4 @@
-"""Reviews: questions answered at once and stored nowhere. Who am I, may they, is this token good."""
+"""Reviews of tokens, of access and of the caller's identity: answered at once, stored nowhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from kapi.api.meta import format_time
 from kapi.api.user import User
 from kapi.registry.kinds import authentication, authorization
-from kapi.server.authz.authorizer import Attributes
+from kapi.server.authz.attributes import reviewed_attributes
+from kapi.server.authz.authorizer import Verdict
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import write_options
 from kapi.server.handlers.respond import json_response, plain_only
@@ -27,7 +28,7 @@ async def _read(context: Context) -> Object:
 
 
 async def self_subject_review(context: Context) -> Response:
-    """Who the caller is to this server."""
+    """Return the user the caller is authenticated as."""
     review = await _read(context)
     review["metadata"] = {"creationTimestamp": format_time(context.services.clock.now())}
     review["status"] = {"userInfo": context.user.info()}
@@ -35,10 +36,10 @@ async def self_subject_review(context: Context) -> Response:
 
 
 async def token_review(context: Context) -> Response:
-    """Whose token this is."""
+    """Return the user of a bearer token."""
     review = await _read(context)
     authentication.check_token_review(review)
-    user = context.services.authenticator.review(review["spec"]["token"])
+    user = await context.services.authenticator.review(review["spec"]["token"])
     if user is None:
         review["status"] = {"user": {}, "error": "invalid bearer token"}
     else:
@@ -47,56 +48,55 @@ async def token_review(context: Context) -> Response:
 
 
 async def subject_access_review(context: Context) -> Response:
-    """Whether somebody may do something."""
+    """Return the decision on an action of a user that the review names."""
     review = await _read(context)
     authorization.check_subject_access_review(review)
-    spec = review["spec"]
-    subject = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), spec.get("extra"))
-    return _answer(context, review, subject)
+    return await _answer(context, review, _subject(review["spec"]))
 
 
 async def local_subject_access_review(context: Context) -> Response:
-    """Whether somebody may do something in one namespace."""
+    """Return the decision on an action, in one namespace, of a user that the review names."""
     review = await _read(context)
     authorization.check_local_subject_access_review(review, context.info.namespace)
-    spec = review["spec"]
-    subject = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), spec.get("extra"))
-    return _answer(context, review, subject)
+    return await _answer(context, review, _subject(review["spec"]))
 
 
 async def self_subject_access_review(context: Context) -> Response:
-    """Whether the caller may do something."""
+    """Return the decision on an action of the caller."""
     review = await _read(context)
     authorization.check_self_subject_access_review(review)
-    return _answer(context, review, context.user)
+    return await _answer(context, review, context.user)
 
 
-def _answer(context: Context, review: Object, subject: User) -> Response:
-    spec = review["spec"]
-    asked = spec.get("resourceAttributes")
-    if asked is not None:
-        attributes = Attributes(
-            subject,
-            asked.get("verb", ""),
-            asked.get("group", ""),
-            asked.get("version", ""),
-            asked.get("resource", ""),
-            asked.get("subresource", ""),
-            asked.get("namespace", ""),
-            asked.get("name", ""),
-        )
-    else:
-        asked = spec["nonResourceAttributes"]
-        attributes = Attributes(subject, asked.get("verb", ""), path=asked.get("path", ""))
-    decision = context.services.authorizer.authorize(attributes)
-    review["status"] = {"allowed": decision.allowed}
+def _subject(spec: Object) -> User:
+    return User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), spec.get("extra"))
+
+
+async def _answer(context: Context, review: Object, subject: User) -> Response:
+    attributes = reviewed_attributes(subject, review["spec"])
+    decision = await context.services.authorizer.authorize(attributes)
+    status = review["status"] = {"allowed": decision.allowed}
+    if decision.verdict is Verdict.DENY:
+        status["denied"] = True
     if decision.reason:
-        review["status"]["reason"] = decision.reason
+        status["reason"] = decision.reason
+    errors = [decision.error] if decision.error else []
+    if attributes.field_error:
+        errors.append(_ignored("fieldSelector", partially=bool(attributes.field_requirements)))
+    if attributes.label_error:
+        errors.append(_ignored("labelSelector", partially=bool(attributes.label_requirements)))
+    if errors:
+        status["evaluationError"] = "; ".join(errors)
     return json_response(context, 201, review)
 
 
+def _ignored(selector: str, *, partially: bool) -> str:
+    how = "partially ignored" if partially else "ignored"
+    return f"spec.resourceAttributes.{selector} {how} due to parse error"
+
+
 async def self_subject_rules_review(context: Context) -> Response:
-    """What the caller may do in a namespace, as far as it can be listed."""
+    """Return what the caller may do in a namespace, as far as it can be listed."""
     review = await _read(context)
     authorization.check_self_subject_rules_review(review)
     rules = context.services.authorizer.rules(context.user, review["spec"]["namespace"])
@@ -106,4 +106,6 @@ async def self_subject_rules_review(context: Context) -> Response:
         "nonResourceRules": rules.paths,
         "incomplete": rules.incomplete,
     }
+    if rules.error:
+        review["status"]["evaluationError"] = rules.error
     return json_response(context, 201, review)

@@ -12,7 +12,8 @@ from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from kapi.registry.encoding import copy_of
 from kapi.registry.strategy import WriteContext
 from kapi.server.admission.chain import Operation
-from kapi.server.authz.authorizer import attributes_of, refusal
+from kapi.server.authz.attributes import attributes_of
+from kapi.server.authz.authorizer import require
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import WriteOptions, write_options
 from kapi.server.handlers.respond import object_response, view_for
@@ -136,7 +137,7 @@ async def _create_by_put(context: Context, hub: Object, options: WriteOptions) -
             f"StorageError: invalid object, Code: 4, Key: {store.key(info.namespace, info.name)}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ",
         )
-    authorize_create(context)
+    await authorize_create(context)
     metadata.pop("resourceVersion", None)
     return await create_object(context, hub, options)
 
@@ -175,12 +176,10 @@ def admit_for(context: Context, operation: Operation) -> Admit:
     return admit
 
 
-def authorize_create(context: Context) -> None:
+async def authorize_create(context: Context) -> None:
     """An update or an apply that creates needs the right to create as well."""
     attributes = attributes_of(context.user, context.info)._replace(verb="create")
-    decision = context.services.authorizer.authorize(attributes)
-    if not decision.allowed:
-        raise refusal(attributes, decision)
+    await require(context.services.authorizer, attributes, context.request.path)
 
 
 def settle_namespace(context: Context, metadata: Object) -> None:

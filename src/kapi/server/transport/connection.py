@@ -227,12 +227,12 @@ class Connection(asyncio.Protocol):
             log.exception("the handler raised for %s %s", request.method, request.path)
             response = wire.failure()
             usable = False
-        if self._gone():
-            return False
-        if self._eof or owner.draining:
-            # Requests that were pipelined behind this one have been accepted; the last of them says goodbye.
-            usable = usable and bool(self._reader.queue)
         try:
+            if self._gone():
+                return False
+            if self._eof or owner.draining:
+                # Requests that were pipelined behind this one have been accepted; the last of them says goodbye.
+                usable = usable and bool(self._reader.queue)
             if isinstance(response, StreamResponse):
                 return await self._send_stream(response, request, usable=usable, chunked=modern)
             return await self._send(response, request, usable=usable)
@@ -240,6 +240,9 @@ class Connection(asyncio.Protocol):
             log.exception("the answer to %s %s could not be sent", request.method, request.path)
             self._transport.abort()
             return False
+        finally:
+            if isinstance(response, StreamResponse):
+                response.end()
 
     def _finish(self, *, midway: bool) -> None:
         """Close, with the answer flushed.

@@ -114,10 +114,11 @@ class InProcessTransport:
             response = wire.failure()
         if isinstance(response, StreamResponse):
             if method == "HEAD":
+                response.end()
                 return Reply(response.status, response.headers, b"")
             pipe = _Pipe(self._buffer, self._limits.stream_stop)
             self._pipes.add(pipe)
-            pipe.start(response.run, self._pipes.discard)
+            pipe.start(response, self._pipes.discard)
             return Reply(response.status, response.headers, pipe)
         whole = response.body if isinstance(response.body, bytes) else b"".join(response.body)
         return Reply(response.status, response.headers, b"" if method == "HEAD" else whole)
@@ -145,10 +146,16 @@ class _Pipe:
         self.pending = 0
         self.closed: asyncio.Future[None] = loop.create_future()
 
-    def start(self, run: Callable[[Stream], Awaitable[None]], gone: Callable[[_Pipe], None]) -> None:
-        """Let the writer begin."""
-        self._task = asyncio.get_running_loop().create_task(self._run(run))
-        self._task.add_done_callback(lambda _: gone(self))
+    def start(self, response: StreamResponse, gone: Callable[[_Pipe], None]) -> None:
+        """Start the writer."""
+
+        def ended(_: asyncio.Task[None]) -> None:
+            # Here and not in `_run`: a task that is cancelled before its first step never runs.
+            response.end()
+            gone(self)
+
+        self._task = asyncio.get_running_loop().create_task(self._run(response.run))
+        self._task.add_done_callback(ended)
 
     async def _run(self, run: Callable[[Stream], Awaitable[None]]) -> None:
         try:

@@ -6,11 +6,14 @@ transport does the same without a socket. Nothing here parses or decides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Sequence
+
+log = logging.getLogger(__name__)
 
 
 class Peer:
@@ -28,8 +31,8 @@ class Peer:
         self.address = address
         self.certificate = certificate
         self.local = local
-        self.identity: object = None
-        """A slot for authentication to remember what the certificate says, once per connection."""
+        self.identity: Any = None
+        """The user of the connection and their certificate's end; set by authentication, at the first request."""
 
 
 class Request:
@@ -111,14 +114,33 @@ class Stream(Protocol):
 
 
 class StreamResponse:
-    """An answer that goes on: headers now, then whatever `run` writes; the response ends when `run` returns."""
+    """A response without a length: headers first, then what `run` writes, until it returns.
 
-    __slots__ = ("headers", "run", "status")
+    The pipeline has returned long before a stream ends. What must happen then (a seat released, an audit event of
+    stage ResponseComplete) is added with `on_end`. The transport calls `end` once it has finished with the response,
+    also when `run` raised, was cancelled, or never started because the client was gone.
+    """
+
+    __slots__ = ("_hooks", "headers", "run", "status")
 
     def __init__(self, status: int, headers: list[tuple[str, str]], run: Callable[[Stream], Awaitable[None]]) -> None:
         self.status = status
         self.headers = headers
         self.run = run
+        self._hooks: list[Callable[[], None]] = []
+
+    def on_end(self, hook: Callable[[], None]) -> None:
+        """Call `hook` once when the stream has ended, however it ends; the last added is called first."""
+        self._hooks.append(hook)
+
+    def end(self) -> None:
+        """Call the hooks that were not called yet. One that raises is logged and does not stop the others."""
+        while self._hooks:
+            hook = self._hooks.pop()
+            try:
+                hook()
+            except Exception:
+                log.exception("a hook at the end of a stream failed")
 
 
 class Handler(Protocol):

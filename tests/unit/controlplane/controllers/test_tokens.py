@@ -9,7 +9,7 @@ from api_client import NS
 from kapi.base.jwt import SigningKey
 from kapi.controlplane.controllers.house import Settings
 from kapi.controlplane.controllers.serviceaccounttoken import issue_tokens
-from kapi.server.authn.accounts import AccountTokens
+from kapi.server.authn.serviceaccounts import ServiceAccountTokens
 from kept_house import keeping
 from virtual_time import run
 
@@ -33,7 +33,7 @@ def issuing(tmp_path):
         async def main():
             path = tmp_path / "sa.key"
             async with keeping(issue_tokens, settings=Settings(authority=b"CERT", account_key=path)) as api:
-                await test(api, AccountTokens(SigningKey(path), api.catalog))
+                await test(api, ServiceAccountTokens(SigningKey(path), api.catalog))
 
         run(main())
 

@@ -48,7 +48,7 @@ def username(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-class AccountTokens:
+class ServiceAccountTokens:
     """Knows the bearers of service account tokens (a `TokenSource`)."""
 
     def __init__(self, key: SigningKey, lookup: Lookup) -> None:
