@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench import custom, housekeeping, lane
+from bench import controllers, custom, lane
 from bench.table import Group, Row, connections
 from bench.yardsticks import SQLite
 
@@ -217,7 +217,7 @@ GROUPS = (
     Group("watch", _watch_rows, _measure_watches),
     custom.GROUP,
     lane.GROUP,
-    housekeeping.GROUP,
+    controllers.GROUP,
     # Last, because it adds objects to what is listed.
     Group("apply", _apply_rows, _measure_applies),
 )

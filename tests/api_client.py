@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from kapi.api.user import User
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
-from kapi.registry.custom.definitioncontroller import Keeper
+from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.authenticator import Authenticator
@@ -198,7 +198,7 @@ class Api:
 
     async def start(self):
         await self.catalog.load()
-        self._keeper = asyncio.ensure_future(Keeper(self.catalog).run())
+        self._keeper = asyncio.ensure_future(DefinitionController(self.catalog).run())
         await ensure_objects(self.transport, 6443)
 
     async def stop(self):

@@ -12,7 +12,7 @@ import inspect
 from api_client import Api
 from kapi.base.clock import SystemClock
 from kapi.base.http import Outbound
-from kapi.registry.custom.definitioncontroller import Keeper
+from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.server.webhooks.conversion import WebhookConverter
 from webhook_server import DEFINITIONS, NAME, V1, Webhook, definition, listener, path
 
@@ -42,7 +42,7 @@ class ConvertingApi(Api):
 
     def keep(self):
         """Have definitions looked after."""
-        self._keeper = asyncio.ensure_future(Keeper(self.catalog).run())
+        self._keeper = asyncio.ensure_future(DefinitionController(self.catalog).run())
 
     async def define(self, **options):
         """Have listeners, converted by the webhook."""

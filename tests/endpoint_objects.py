@@ -1,7 +1,7 @@
 """Services, Pods and Nodes for the tests of endpoints: how they are made, made ready, and what came of it."""
 
 from api_client import NS, PODS, SVC
-from kapi.controlplane.controllers.endpoints.facts import PodFacts, PodPort
+from kapi.controlplane.controllers.serviceendpoints.pods import EndpointPod, PodPort
 
 NODES = "/api/v1/nodes"
 EP = f"{NS}/default/endpoints"
@@ -42,7 +42,7 @@ def stored_service(name="web", ports=None, *, labels=None, annotations=None, **s
 
 def facts(name="a", *addresses, **changes):
     """A ready Pod on a Node."""
-    base = PodFacts(
+    base = EndpointPod(
         namespace="default",
         name=name,
         uid=f"uid-{name}",

@@ -5,7 +5,7 @@ import contextlib
 import threading
 
 from kapi.controlplane.assemble import serve
-from kapi.controlplane.controllers.selection import select
+from kapi.controlplane.controllers.names import enabled_controllers
 from kapi.controlplane.options import Options
 
 NO_MAPS = "-root-ca-certificate-publisher-controller"
@@ -15,7 +15,7 @@ NO_MAPS = "-root-ca-certificate-publisher-controller"
 @contextlib.contextmanager
 def live_plane(folder, controllers="*"):
     """A running control plane with nothing on disk but its keys; gives the path of the admin's kubeconfig."""
-    options = Options(data_dir=folder / "data", port=0, storage="memory", controllers=select(controllers))
+    options = Options(data_dir=folder / "data", port=0, storage="memory", controllers=enabled_controllers(controllers))
     started = threading.Event()
     inside = {}
 

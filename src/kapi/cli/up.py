@@ -13,7 +13,7 @@ from kapi.base.log import configure
 from kapi.base.loop import run as run_loop
 from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.bootstrap import BootstrapError
-from kapi.controlplane.controllers.selection import select
+from kapi.controlplane.controllers.names import enabled_controllers
 from kapi.controlplane.options import OptionError, Options, check_storage, parse_bind
 from kapi.storage.interface import StorageUnavailable
 
@@ -47,7 +47,7 @@ def run(
             check_storage(storage),
             socket,
             history_seconds,
-            select(controllers),
+            enabled_controllers(controllers),
             event_ttl,
         )
         configure(log_level)

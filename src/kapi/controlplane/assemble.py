@@ -14,11 +14,11 @@ from kapi.base.clock import SystemClock
 from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
-from kapi.controlplane.controllers import selection
-from kapi.controlplane.controllers.furnish import furnisher, namespace_store
+from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
 from kapi.controlplane.options import DRAIN_SECONDS
 from kapi.registry.catalog import Catalog
-from kapi.registry.custom.definitioncontroller import Keeper
+from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
@@ -76,7 +76,7 @@ class ControlPlane:
         self._begun = False
         self._stopping = False
         self._outbound: Outbound | None = None
-        self._controllers = options.controllers if options.controllers is not None else frozenset(selection.NAMES)
+        self._controllers = options.controllers if options.controllers is not None else names.NAMES
         self._storage: Storage | None = None
         self._server: Server | None = None
         self.catalog: Catalog
@@ -97,7 +97,7 @@ class ControlPlane:
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
         authority = credentials.authority.read_bytes()
-        namespace_store(catalog).furnish = furnisher(self.transport, self._controllers, authority)
+        namespace_store(catalog).populate = namespace_populator(self.transport, self._controllers, authority)
         self._server = server = Server(
             pipeline,
             host=options.host,
@@ -124,8 +124,8 @@ class ControlPlane:
         )
         self._spawn(compactor.run())
         self._spawn(catalog.hub.keep_trimmed(COMPACTION_INTERVAL))
-        self._spawn(Keeper(catalog).run())
-        self._spawn(self._keep_house(pipeline, credentials))
+        self._spawn(DefinitionController(catalog).run())
+        self._spawn(self._run_controllers(pipeline, credentials))
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
@@ -146,27 +146,28 @@ class ControlPlane:
                 self.catalog.hub.close()
             await self._storage.close()
 
-    async def _keep_house(self, pipeline: Pipeline, credentials: bootstrap.Credentials) -> None:
-        """Run the controllers of the house. The framework they need is imported now, beside the first requests."""
-        await asyncio.to_thread(importlib.import_module, "kapi.controlplane.controllers.keeper")
-        from kapi.controlplane.controllers.house import Settings
-        from kapi.controlplane.controllers.keeper import keep_house, parts_of
+    async def _run_controllers(self, pipeline: Pipeline, credentials: bootstrap.Credentials) -> None:
+        """Run the built-in controllers. Their framework is imported in a thread while the first requests are served."""
+        await asyncio.to_thread(importlib.import_module, "kapi.controlplane.controllers.controllerset")
+        from kapi.controlplane.controllers.context import ControllerSettings
+        from kapi.controlplane.controllers.controllerset import ControllerSet, controllers_named
 
-        settings = Settings(
+        settings = ControllerSettings(
             event_seconds=self.options.event_seconds,
             authority=credentials.authority.read_bytes(),
             address=self.options.host,
             port=self._server.port if self._server is not None else 0,
             account_key=credentials.account_key,
         )
-        await keep_house(
+        controllers = ControllerSet(
             pipeline,
             self.catalog,
-            parts_of(self._controllers),
+            controllers_named(self._controllers),
             settings=settings,
             registry=self.metrics.registry,
             clock=self.clock,
         )
+        await controllers.run()
 
     def _converter(self, name: str, conversion: Object) -> Converter:
         # The HTTP library is a good part of what there is to import, and most servers never call anybody.

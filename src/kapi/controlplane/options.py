@@ -26,7 +26,7 @@ class Options:
     socket: Path | None = None
     history_seconds: float = 300.0
     controllers: frozenset[str] | None = None
-    """Which parts of housekeeping run, see `housekeeping.selection`; None: all."""
+    """The names of the enabled built-in controllers, see `controllers.names`; None enables all."""
     event_seconds: float = 3600.0
     """How long Events are kept after they were last written."""
 

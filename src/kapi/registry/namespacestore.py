@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 class NamespaceStore(TwoStepStore):
     """Namespaces. One is removed only when spec.finalizers, metadata.finalizers and grace are all spent.
 
-    `furnish`, if there is one, is called with the name of a new namespace before its creator hears of it. It must not
-    raise: the namespace is there.
+    `populate`, if it is set, is called with the name of a new namespace before its creation is answered. It must not
+    raise: the namespace exists.
     """
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.furnish: Callable[[str], Awaitable[None]] | None = None
-        self.furnishing: set[str] = set()
-        """Namespaces that are there, perhaps, and not furnished yet."""
+        self.populate: Callable[[str], Awaitable[None]] | None = None
+        self.populating: set[str] = set()
+        """The names of namespaces that are being created, or exist, and are not populated yet."""
 
     async def write(self, key: str, obj: Object, expected: int) -> Item:
         """Commit a namespace; a new one has what every namespace has when this returns."""
-        if expected or self.furnish is None:
+        if expected or self.populate is None:
             return await super().write(key, obj, expected)
         name = obj["metadata"]["name"]
-        self.furnishing.add(name)
+        self.populating.add(name)
         try:
             item = await super().write(key, obj, expected)
-            await self.furnish(name)
+            await self.populate(name)
         finally:
-            self.furnishing.discard(name)
+            self.populating.discard(name)
         return item
 
     def should_delete(self, obj: Object, old: Object) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from api_client import Api
 from custom_kinds import CRDS, GROUP, WIDGET_CRD, WIDGETS, conditions, defined, definition, gone, settled, until, widget
 from kapi.api.errors import InternalError
-from kapi.registry.custom.definitioncontroller import FIRST_PAUSE, Keeper
+from kapi.registry.custom.definitioncontroller import FIRST_PAUSE, DefinitionController
 from kapi.storage.interface import StorageBusy
 from virtual_time import run
 
@@ -23,7 +23,7 @@ def kept(test):
             api = Api()
             await api.catalog.load()
             await api.made("/api/v1/namespaces", {"metadata": {"name": "default"}})
-            keeper = _Kept(Keeper(api.catalog))
+            keeper = _Kept(DefinitionController(api.catalog))
             try:
                 async with asyncio.timeout(3600):
                     await test(api, keeper)

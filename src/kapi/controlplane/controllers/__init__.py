@@ -1,5 +1,6 @@
-"""Housekeeping: what a control plane does by itself, as ordinary controllers of our own framework.
+"""The control plane's own controllers: those of kube-controller-manager that need no nodes, and a few of ours.
 
-In reading order: `house` is what every part is given, `inventory` what it sees, `feed` how it hears of changes,
-`selection` which parts run, `keeper` runs them; then a module or a package for each part.
+In reading order: `names` (which controllers there are, and `--controllers`), `context` (what a controller is given),
+`view` (what it reads), `source` (how it learns of changes), `writer` (how it writes), `controllerset` (runs them all);
+then a module or a package for each controller.
 """

@@ -1,6 +1,6 @@
-"""Jobs that have ended go when their time has come, `spec.ttlSecondsAfterFinished` after they completed or failed.
+"""The ttl-after-finished controller: deletes Jobs `spec.ttlSecondsAfterFinished` after they completed or failed.
 
-Reads Jobs from the watch cache; deletes them with everything they own (Foreground). A Job whose time has not come is a
+Reads Jobs from the view; deletes them in the foreground, with everything they own. A Job that has not expired is a
 timer in the queue, and nothing else.
 """
 
@@ -12,76 +12,69 @@ from typing import TYPE_CHECKING, Final
 
 from kapi.api.errors import Conflict, NotFound
 from kapi.api.meta import is_deleting, parse_time
-from kapi.controller.reconcile import Request, Result, TerminalError
-from kapi.controlplane.controllers.house import itself
-from kapi.controlplane.controllers.inventory import path_of
+from kapi.controller.reconcile import Result, TerminalError
+from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.context import enqueue_object, request_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Event
-    from kapi.controlplane.controllers.house import House
+    from kapi.controller.reconcile import Request
+    from kapi.controlplane.controllers.context import ControllerContext
 
 JOBS: Final = "jobs.batch"
 
 _TTL_FIELD = b'"ttlSecondsAfterFinished"'
 
 
-def remove_finished(house: House) -> None:
-    """Delete Jobs some time after they have ended, where they say so."""
-    house.add("ttl-after-finished-controller", FinishedJobs(house), hear={JOBS: _heard}, initial=lambda: _timed(house))
+def add_ttl_after_finished_controller(context: ControllerContext) -> None:
+    """Add the controller; see the module."""
+    context.add(
+        names.TTL_AFTER_FINISHED,
+        TTLAfterFinishedController(context),
+        enqueue={JOBS: _enqueue},
+        initial=lambda: [request_for(item) for item in context.view.items(JOBS) if _TTL_FIELD in item.body],
+    )
 
 
-def _heard(event: Event) -> Iterable[Request]:
-    return () if event.deleted or _TTL_FIELD not in event.item.body else itself(event)
-
-
-def _timed(house: House) -> Iterable[Request]:
-    return [Request(item.namespace, item.name) for item in house.inventory.items(JOBS) if _TTL_FIELD in item.body]
+def _enqueue(event: Event) -> Iterable[Request]:
+    return () if event.deleted or _TTL_FIELD not in event.item.body else enqueue_object(event)
 
 
 def expiry_of(job: Object) -> dt.datetime | None:
-    """When a Job is to go; None when it has not ended, or is to stay, or goes already."""
+    """The time at which a Job expires; None if it has no TTL, has not finished, or is being deleted."""
     ttl = job.get("spec", {}).get("ttlSecondsAfterFinished")
     if ttl is None or is_deleting(job):
         return None
     for condition in job.get("status", {}).get("conditions") or ():
         if condition.get("type") in {"Complete", "Failed"} and condition.get("status") == "True":
-            ended = parse_time(condition.get("lastTransitionTime") or "")
-            if ended is None:
+            finished = parse_time(condition.get("lastTransitionTime") or "")
+            if finished is None:
                 metadata = job["metadata"]
                 key = f"{metadata['namespace']}/{metadata['name']}"
                 raise TerminalError(f"unable to find the time when the Job {key} finished")
-            return ended + dt.timedelta(seconds=ttl)
+            return finished + dt.timedelta(seconds=ttl)
     return None
 
 
-class FinishedJobs:
-    """Deletes one Job, or comes back when it is time to."""
+class TTLAfterFinishedController:
+    """Deletes one Job, or comes back when it expires."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     async def reconcile(self, request: Request) -> Result | None:
-        """Delete the Job if its time has come, exactly as it was judged: one changed meanwhile is judged again."""
-        job = self._house.inventory.get(JOBS, *request)
+        """Delete the Job if it has expired, in the state that was read."""
+        job = self._context.view.get(JOBS, *request)
         expiry = None if job is None else expiry_of(job)
         if job is None or expiry is None:
             return None
-        left = (expiry - self._house.clock.now()).total_seconds()
+        left = (expiry - self._context.clock.now()).total_seconds()
         if left > 0:
             return Result(requeue_after=left)
-        jobs = self._house.inventory.of_kind("batch/v1", "Job")
-        assert jobs is not None
-        metadata = job["metadata"]
-        options = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": "Foreground",
-            "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
-        }
-        # One that is gone needs nothing more; one that was changed since has been heard of, and is judged again.
+        # Conflict: it was changed since it was read, and that change has enqueued it again.
         with contextlib.suppress(NotFound, Conflict):
-            await self._house.client.rest.request("DELETE", path_of(jobs, *request), body=options)
+            await self._context.writer.delete(job, propagation="Foreground", unchanged=True)
         return None

@@ -47,7 +47,7 @@ class _AsIs(Rules):
         return []
 
 
-class Keeper:
+class DefinitionController:
     """Looks after definitions. `run` until cancelled."""
 
     def __init__(self, catalog: Catalog) -> None:

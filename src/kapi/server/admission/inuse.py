@@ -1,6 +1,6 @@
 """Storage objects in use: new claims, volumes and volume classes get the finalizer that keeps them while they are used.
 
-The housekeeping takes it off again, see `controlplane.housekeeping.protection`. Nothing is read and nothing is refused.
+Controllers remove it again, see `controlplane.controllers.volumeprotection`. Nothing is read and nothing is refused.
 """
 
 from __future__ import annotations

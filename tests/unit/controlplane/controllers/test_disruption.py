@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_client import DEPLOY, NS, PODS, deployment, pod
+from controller_api import running_controllers, with_controllers
 from kapi.base.clock import ManualClock
-from kapi.controlplane.controllers.disruption import count_disruptions
 from kapi.controlplane.controllers.disruption.budget import (
-    PodFacts,
-    Sums,
+    BudgetNumbers,
+    PodState,
     count_healthy,
     expected_and_desired,
     failed_status,
@@ -19,8 +19,8 @@ from kapi.controlplane.controllers.disruption.budget import (
     status_of,
     still_disrupted,
 )
+from kapi.controlplane.controllers.disruption.controller import add_disruption_controller
 from kapi.storage.memory import MemoryStorage
-from kept_house import keeping, kept
 from virtual_time import EPOCH, run
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -81,10 +81,10 @@ async def said(api):
     return {(event["involvedObject"]["kind"], event["type"], event["reason"], event["message"]) for event in events}
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_a_number_of_pods_must_stay(api):
     await api.made(BUDGETS, budget(minAvailable=1))
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (0, 1, 0, 0)
     assert condition(api) == ("False", "InsufficientPods", "")
     assert status(api)["observedGeneration"] == 1
@@ -93,24 +93,24 @@ async def test_a_number_of_pods_must_stay(api):
         await api.made(PODS, owned(name))
     await api.made(PODS, owned("other", labels={"app": "z"}))
     await ready(api, "x", "y", "other")
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (2, 1, 2, 1)
     assert condition(api) == ("True", "SufficientPods", "")
     await ready(api, "x", value="False")
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (2, 1, 1, 0)
     assert condition(api) == ("False", "InsufficientPods", "")
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_a_pod_that_leaves_the_selection_counts_no_more(api):
     await api.made(BUDGETS, budget(minAvailable=0))
     await api.made(PODS, owned("x"))
     await ready(api, "x")
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (1, 0, 1, 1)
     await api.patch(f"{PODS}/x", {"metadata": {"labels": {"app": "z"}}})
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (0, 0, 0, 0)
 
 
@@ -167,7 +167,7 @@ async def _custom(api, replicas):
     "make", [_deployment, _replica_set, _stateful_set, _replication_controller, _orphaned_replica_set, _custom]
 )
 def test_a_share_is_one_of_what_controllers_want(make):
-    @kept(count_disruptions)
+    @with_controllers(add_disruption_controller)
     async def check(api):
         owner = await make(api, 5)
         for name in ("x", "y", "z"):
@@ -175,19 +175,19 @@ def test_a_share_is_one_of_what_controllers_want(make):
         await ready(api, "x", "y", "z")
         await api.made(BUDGETS, budget("share", minAvailable="50%"))
         await api.made(BUDGETS, budget("few", maxUnavailable=4))
-        await api.settled(1)
+        await api.run_until_idle(1)
         assert numbers(api, "share") == (5, 3, 3, 0)
         assert numbers(api, "few") == (5, 1, 3, 2)
 
     check()
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_pods_of_nobody_are_told_of(api):
     await api.made(BUDGETS, budget(maxUnavailable=1))
     await api.made(PODS, owned("x"))
     await ready(api, "x")
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (0, 0, 1, 0)
     text = (
         "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:map[string]string{app: a,},"
@@ -217,33 +217,33 @@ FAILURES = [
 
 @pytest.mark.parametrize(("owner", "why"), FAILURES)
 def test_nothing_may_go_when_the_sums_cannot_be_done(owner, why):
-    @kept(count_disruptions)
+    @with_controllers(add_disruption_controller)
     async def check(api):
         await api.made(PODS, owned("x", {**owner, "uid": "u", "controller": True}))
         await ready(api, "x")
         await api.made(BUDGETS, budget(maxUnavailable="50%"))
-        await api.settled()
+        await api.run_until_idle()
         assert condition(api) == ("False", "SyncFailed", why)
         assert status(api)["disruptionsAllowed"] == 0
         text = f"Failed to calculate the number of expected pods: {why}"
         assert ("PodDisruptionBudget", "Warning", "CalculateExpectedPodCountFailed", text) in await said(api)
         revision = api.revision
-        await api.settled(1000)
+        await api.run_until_idle(1000)
         assert api.revision == revision
 
     check()
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_an_eviction_is_counted_once(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     for name in ("x", "y"):
         await api.made(PODS, owned(name))
     await ready(api, "x", "y")
-    await api.settled(1)
+    await api.run_until_idle(1)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}}
     assert (await api.post(f"{PODS}/x/eviction", eviction)).status == 201
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (2, 1, 1, 0)
     assert "disruptedPods" not in status(api)
     refused = await api.post(f"{PODS}/y/eviction", {**eviction, "metadata": {"name": "y"}})
@@ -253,66 +253,66 @@ async def test_an_eviction_is_counted_once(api):
     )
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_an_eviction_that_does_not_happen_is_forgotten(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     for name in ("x", "y"):
         await api.made(PODS, owned(name))
     await ready(api, "x", "y")
-    await api.settled(1)
+    await api.run_until_idle(1)
     at = (EPOCH + dt.timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     spent = {"disruptedPods": {"x": at, "gone": at}, "disruptionsAllowed": 0}
     assert (await api.patch(f"{BUDGETS}/b/status", {"status": spent})).status == 200
-    await api.settled(100)
+    await api.run_until_idle(100)
     assert status(api)["disruptedPods"] == {"x": at}
     assert numbers(api) == (2, 1, 1, 0)
-    await api.settled(30)
+    await api.run_until_idle(30)
     assert "disruptedPods" not in status(api)
     assert numbers(api) == (2, 1, 2, 1)
     text = "Pod was expected by PDB default/default to be deleted but it wasn't"
     assert ("Pod", "Warning", "NotDeleted", text) in await said(api)
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_a_pod_of_two_budgets_is_told_of(api):
     await api.made(BUDGETS, budget("b", minAvailable=1))
     await api.made(BUDGETS, budget("a", minAvailable=1))
-    await api.settled(1)
+    await api.run_until_idle(1)
     await api.made(PODS, owned("x"))
-    await api.settled(1)
+    await api.run_until_idle(1)
     text = 'Pod "default"/"x" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily.'
     assert ("Pod", "Warning", "MultiplePodDisruptionBudgets", text) in await said(api)
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_a_budget_that_changes_is_counted_anew(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     for name in ("x", "y"):
         await api.made(PODS, owned(name))
     await ready(api, "x", "y")
     await api.patch(f"{BUDGETS}/b", {"spec": {"minAvailable": 2}})
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert numbers(api) == (2, 2, 2, 0)
     assert status(api)["observedGeneration"] == 2
     await api.delete(f"{BUDGETS}/b")
-    await api.settled(1)
+    await api.run_until_idle(1)
     await ready(api, "x", value="False")
-    await api.settled(1)
+    await api.run_until_idle(1)
     assert not api.there("poddisruptionbudgets.policy")
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_nothing_is_written_while_nothing_counts_differently(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     await api.made(PODS, owned("x"))
     await ready(api, "x")
-    await api.settled()
+    await api.run_until_idle()
     version = api.find("poddisruptionbudgets.policy", "default", "b")["metadata"]["resourceVersion"]
     await api.patch(f"{PODS}/x", {"metadata": {"annotations": {"a": "b"}}})
-    await api.settled()
+    await api.run_until_idle()
     assert api.find("poddisruptionbudgets.policy", "default", "b")["metadata"]["resourceVersion"] == version
     revision = api.revision
-    await api.settled(100_000)
+    await api.run_until_idle(100_000)
     assert api.revision == revision
 
 
@@ -320,16 +320,16 @@ def test_what_changed_while_nobody_counted_is_counted_at_the_start():
     storage = MemoryStorage()
 
     async def main():
-        async with keeping(storage=storage) as api:
+        async with running_controllers(storage=storage) as api:
             await api.made(BUDGETS, budget(minAvailable=1))
             for name in ("x", "y"):
                 await api.made(PODS, owned(name))
             await ready(api, "x", "y")
-        async with keeping(count_disruptions, storage=storage) as api:
-            await api.settled(1)
+        async with running_controllers(add_disruption_controller, storage=storage) as api:
+            await api.run_until_idle(1)
             assert numbers(api) == (2, 1, 2, 1)
             await ready(api, "x", value="False")
-            await api.settled(1)
+            await api.run_until_idle(1)
             assert numbers(api) == (2, 1, 1, 0)
 
     run(main())
@@ -348,13 +348,13 @@ def target(api, name="x"):
     return one
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_an_announcement_that_does_not_come_true_is_taken_back(api):
     await api.made(PODS, owned("x"))
     await api.patch(f"{PODS}/x/status", announced())
-    await api.settled(110)
+    await api.run_until_idle(110)
     assert target(api)["status"] == "True"
-    await api.settled(15)
+    await api.run_until_idle(15)
     assert {key: value for key, value in target(api).items() if value is not None} == {
         "type": "DisruptionTarget",
         "status": "False",
@@ -363,7 +363,7 @@ async def test_an_announcement_that_does_not_come_true_is_taken_back(api):
     }
 
 
-@kept(count_disruptions)
+@with_controllers(add_disruption_controller)
 async def test_announcements_of_nodes_and_of_pods_that_end_stay(api):
     for name in ("node", "ended"):
         await api.made(PODS, owned(name))
@@ -371,7 +371,7 @@ async def test_announcements_of_nodes_and_of_pods_that_end_stay(api):
     ended = announced()
     ended["status"]["phase"] = "Failed"
     await api.patch(f"{PODS}/ended/status", ended)
-    await api.settled(1000)
+    await api.run_until_idle(1000)
     assert target(api, "node")["status"] == "True"
     assert target(api, "ended")["status"] == "True"
 
@@ -396,7 +396,7 @@ def test_how_many_are_expected_and_desired(spec, expected, desired):
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
 def test_what_may_go_leaves_what_must_stay(expected, desired, healthy):
-    sums = Sums(expected, desired, healthy)
+    sums = BudgetNumbers(expected, desired, healthy)
     assert 0 <= sums.allowed <= healthy
     assert sums.allowed == 0 or (expected > 0 and healthy - sums.allowed == desired)
 
@@ -414,15 +414,15 @@ def test_pods_on_their_way_are_not_well():
     now = EPOCH + dt.timedelta(seconds=60)
     at = {"a": "2026-01-01T00:00:00Z", "late": "2025-12-31T23:58:59Z", "going": "2026-01-01T00:00:00Z"}
     pods = [
-        PodFacts("a", is_ready=True),
-        PodFacts("b", is_ready=True),
-        PodFacts("late", is_ready=True),
-        PodFacts("going", is_ready=True, is_deleting=True),
-        PodFacts("unwell"),
+        PodState("a", is_ready=True),
+        PodState("b", is_ready=True),
+        PodState("late", is_ready=True),
+        PodState("going", is_ready=True, is_deleting=True),
+        PodState("unwell"),
     ]
     found = still_disrupted({"status": {"disruptedPods": at}}, pods, now)
-    assert found.awaited == {"a": at["a"]}
-    assert [one.name for one in found.stayed] == ["late"]
+    assert found.pending == {"a": at["a"]}
+    assert [one.name for one in found.not_deleted] == ["late"]
     assert found.recheck == EPOCH + dt.timedelta(seconds=120)
     assert count_healthy(pods, found, now) == 2
 
@@ -430,12 +430,12 @@ def test_pods_on_their_way_are_not_well():
 def test_a_status_that_is_right_is_left_alone():
     subject = {"metadata": {"generation": 3}}
     clock = ManualClock()
-    first = status_of(subject, Sums(3, 1, 2), {}, clock)
+    first = status_of(subject, BudgetNumbers(3, 1, 2), {}, clock)
     assert first["conditions"][0]["observedGeneration"] == 3
-    assert status_of({**subject, "status": first}, Sums(3, 1, 2), {}, clock) is None
-    assert status_of({"metadata": {"generation": 4}, "status": first}, Sums(3, 1, 2), {}, clock) is not None
+    assert status_of({**subject, "status": first}, BudgetNumbers(3, 1, 2), {}, clock) is None
+    assert status_of({"metadata": {"generation": 4}, "status": first}, BudgetNumbers(3, 1, 2), {}, clock) is not None
     clock.advance(60)
-    second = status_of({**subject, "status": first}, Sums(3, 1, 3), {"x": "t"}, clock)
+    second = status_of({**subject, "status": first}, BudgetNumbers(3, 1, 3), {"x": "t"}, clock)
     assert second["conditions"][0]["lastTransitionTime"] == first["conditions"][0]["lastTransitionTime"]
     assert second["disruptedPods"] == {"x": "t"}
     failed = failed_status({**subject, "status": second}, "why", clock)

@@ -1,16 +1,16 @@
-"""The controllers of Endpoints, of slices that mirror them, and of the server's own: what they hear and write."""
+"""The controllers of Endpoints, of slices that mirror them, and of the Service `kubernetes`."""
 
 import pytest
 
 from api_client import NS, PODS, SVC
+from controller_api import running_controllers, with_controllers
 from endpoint_objects import EP, ES, SLICES, TRIGGER, addresses, listed, node, report, run_pod, serve, service, slices
-from kapi.controlplane.controllers.endpoints.lists import list_endpoints
-from kapi.controlplane.controllers.endpoints.mirrors import mirror_endpoints
-from kapi.controlplane.controllers.endpoints.own_endpoints import keep_own_endpoints
-from kapi.controlplane.controllers.endpoints.slices import slice_endpoints
-from kapi.controlplane.controllers.house import Settings
+from kapi.controlplane.controllers.context import ControllerSettings
+from kapi.controlplane.controllers.endpoints.controller import add_endpoints_controller
+from kapi.controlplane.controllers.endpointslice.controller import add_endpointslice_controller
+from kapi.controlplane.controllers.endpointslicemirroring.controller import add_endpointslice_mirroring_controller
+from kapi.controlplane.controllers.kubernetesservice import add_kubernetes_service_controller
 from kapi.storage.memory import MemoryStorage
-from kept_house import keeping, kept
 from virtual_time import run
 
 SKIP = "endpointslice.kubernetes.io/skip-mirror"
@@ -19,7 +19,7 @@ SKIP = "endpointslice.kubernetes.io/skip-mirror"
 async def idle(api):
     """Nothing is written, however long one waits."""
     before = api.revision
-    await api.settled(3600)
+    await api.run_until_idle(3600)
     assert api.revision == before
 
 
@@ -32,76 +32,76 @@ def written(name="web", *ready, **parts):
 # -- of Services that select Pods --------------------------------------------------------------------------------------
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_a_service_and_its_pods_become_endpoints(api):
     made = await serve(api, metadata={"labels": {"team": "a"}})
-    await api.settled()
+    await api.run_until_idle()
     found = api.find("endpoints", "default", "web")
     assert found["metadata"]["labels"] == {"team": "a", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
     assert found["metadata"]["annotations"] == {TRIGGER: made["metadata"]["creationTimestamp"]}
     assert not found.get("subsets")
     await run_pod(api, "a", "10.1.0.1")
     await run_pod(api, "b", "10.1.0.2", ready=False)
-    await api.settled()
+    await api.run_until_idle()
     assert listed(api) == {"10.1.0.1": True, "10.1.0.2": False}
     await report(api, "b", "10.1.0.2")
     await api.delete(f"{PODS}/a", gracePeriodSeconds=0)
-    await api.settled()
+    await api.run_until_idle()
     assert listed(api) == {"10.1.0.2": True}
     await idle(api)
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_changes_of_pods_that_do_not_show_do_not_touch_endpoints(api):
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
-    await api.settled()
+    await api.run_until_idle()
     before = api.find("endpoints", "default", "web")
     await api.patch(f"{PODS}/a", {"metadata": {"annotations": {"x": "y"}}})
     await api.patch(f"{PODS}/a/status", {"status": {"message": "well"}})
-    await api.settled()
+    await api.run_until_idle()
     assert api.find("endpoints", "default", "web") == before
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_labels_of_the_service_reach_its_endpoints(api):
     await serve(api, clusterIP="None")
-    await api.settled()
+    await api.run_until_idle()
     await api.patch(f"{SVC}/web", {"metadata": {"labels": {"team": "b"}}})
-    await api.settled()
+    await api.run_until_idle()
     labels = api.find("endpoints", "default", "web")["metadata"]["labels"]
     assert (labels["team"], labels["service.kubernetes.io/headless"]) == ("b", "")
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_endpoints_that_somebody_deletes_or_edits_are_put_back(api):
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
-    await api.settled()
+    await api.run_until_idle()
     await api.delete(f"{EP}/web")
-    await api.settled()
+    await api.run_until_idle()
     assert listed(api) == {"10.1.0.1": True}
     await api.patch(f"{EP}/web", {"subsets": [{"addresses": [{"ip": "10.6.6.6"}]}]})
-    await api.settled()
+    await api.run_until_idle()
     assert listed(api) == {"10.1.0.1": True}
     await idle(api)
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_endpoints_go_with_their_service(api):
     await serve(api)
-    await api.settled()
+    await api.run_until_idle()
     await api.delete(f"{SVC}/web")
-    await api.settled()
+    await api.run_until_idle()
     assert listed(api) is None
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_endpoints_of_services_without_a_selector_are_somebody_elses(api):
     await api.made(SVC, service("plain"))
     await api.made(EP, written("plain", "10.6.6.6"))
     await api.made(SVC, service("none"))
-    await api.settled()
+    await api.run_until_idle()
     assert (listed(api, "plain"), listed(api, "none")) == ({"10.6.6.6": True}, None)
 
 
@@ -109,14 +109,14 @@ def test_endpoints_that_lost_their_service_while_nobody_kept_house_are_found():
     async def main():
         storage = MemoryStorage()
         leader = {"control-plane.alpha.kubernetes.io/leader": "{}"}
-        async with keeping(list_endpoints, storage=storage) as api:
+        async with running_controllers(add_endpoints_controller, storage=storage) as api:
             await serve(api)
             await api.made(EP, written("elects", annotations=leader))
-            await api.settled()
-        async with keeping(storage=storage) as api:
+            await api.run_until_idle()
+        async with running_controllers(storage=storage) as api:
             await api.delete(f"{SVC}/web")
-        async with keeping(list_endpoints, storage=storage) as api:
-            await api.settled()
+        async with running_controllers(add_endpoints_controller, storage=storage) as api:
+            await api.run_until_idle()
             assert listed(api) is None
             assert listed(api, "elects") == {}
             await idle(api)
@@ -124,14 +124,14 @@ def test_endpoints_that_lost_their_service_while_nobody_kept_house_are_found():
     run(main())
 
 
-@kept(list_endpoints)
+@with_controllers(add_endpoints_controller)
 async def test_a_namespace_that_is_going_gets_no_endpoints(api):
     await api.made(NS, {"metadata": {"name": "ns", "finalizers": ["example.com/wait"]}})
     await api.made(f"{NS}/ns/services", service("web", {"app": "web"}))
-    await api.settled()
+    await api.run_until_idle()
     await api.delete(f"{NS}/ns")
     await api.delete(f"{NS}/ns/endpoints/web")
-    await api.settled()
+    await api.run_until_idle()
     assert api.find("endpoints", "ns", "web") is None
     assert (await api.get(f"{NS}/ns/events")).json["items"] == []
 
@@ -139,9 +139,9 @@ async def test_a_namespace_that_is_going_gets_no_endpoints(api):
 @pytest.mark.parametrize(
     ("part", "shown", "reason", "message"),
     [
-        (list_endpoints, listed, "FailedToUpdateEndpoint", "Failed to update endpoint default/web: "),
+        (add_endpoints_controller, listed, "FailedToUpdateEndpoint", "Failed to update endpoint default/web: "),
         (
-            slice_endpoints,
+            add_endpointslice_controller,
             addresses,
             "FailedToUpdateEndpointSlices",
             "Error updating Endpoint Slices for Service default/web: ",
@@ -149,20 +149,20 @@ async def test_a_namespace_that_is_going_gets_no_endpoints(api):
     ],
 )
 def test_a_refusal_is_told_and_tried_again_when_something_changes(part, shown, reason, message):
-    @kept(part)
+    @with_controllers(part)
     async def check(api):
         await node(api)
         await serve(api)
-        await api.settled()
+        await api.run_until_idle()
         await run_pod(api, "a", "127.0.0.1")
-        await api.settled()
+        await api.run_until_idle()
         assert shown(api) == {}
         [event] = (await api.get(f"{NS}/default/events")).json["items"]
         assert event["reason"] == reason
         assert event["message"].startswith(message)
         await idle(api)
         await report(api, "a", "10.1.0.1")
-        await api.settled()
+        await api.run_until_idle()
         assert shown(api) == {"10.1.0.1": True}
 
     check()
@@ -171,14 +171,14 @@ def test_a_refusal_is_told_and_tried_again_when_something_changes(part, shown, r
 # -- mirrored ----------------------------------------------------------------------------------------------------------
 
 
-@kept(mirror_endpoints)
+@with_controllers(add_endpointslice_mirroring_controller)
 async def test_endpoints_that_somebody_wrote_are_shown_as_slices(api):
     await api.made(SVC, service())
     both = [{"ip": "10.6.6.6", "hostname": "h"}, {"ip": "2001:db8::1"}]
     subsets = [{"addresses": both, "notReadyAddresses": [{"ip": "10.6.6.7"}], "ports": [{"port": 80, "name": "http"}]}]
     meta = {"labels": {"a": "b"}, "annotations": {"c": "d", TRIGGER: "x"}}
     made = await api.made(EP, {**written(**meta), "subsets": subsets})
-    await api.settled()
+    await api.run_until_idle()
     found = {each["addressType"]: each for each in slices(api)}
     four = found["IPv4"]
     assert four["metadata"]["labels"] == {
@@ -197,23 +197,23 @@ async def test_endpoints_that_somebody_wrote_are_shown_as_slices(api):
     await idle(api)
 
 
-@kept(mirror_endpoints)
+@with_controllers(add_endpointslice_mirroring_controller)
 async def test_changes_of_mirrored_endpoints_are_followed(api):
     await api.made(SVC, service())
     await api.made(EP, written("web", "10.6.6.6"))
-    await api.settled()
+    await api.run_until_idle()
     [before] = slices(api)
     await api.put(f"{EP}/web", written("web", "10.6.6.7", "10.6.6.8", labels={"x": "y"}))
-    await api.settled()
+    await api.run_until_idle()
     [after] = slices(api)
     assert after["metadata"]["name"] == before["metadata"]["name"]
     assert after["metadata"]["labels"]["x"] == "y"
     assert set(addresses(api)) == {"10.6.6.7", "10.6.6.8"}
     await api.delete(f"{ES}/{after['metadata']['name']}")
-    await api.settled()
+    await api.run_until_idle()
     assert set(addresses(api)) == {"10.6.6.7", "10.6.6.8"}
     await api.patch(f"{EP}/web", {"subsets": [{"addresses": [{"ip": "10.6.6.7"}], "ports": [{"port": 81}]}]})
-    await api.settled()
+    await api.run_until_idle()
     [moved] = slices(api)
     assert moved["ports"][0]["port"] == 81
     await idle(api)
@@ -225,44 +225,44 @@ async def test_changes_of_mirrored_endpoints_are_followed(api):
     ids=["asked not to", "elects a leader"],
 )
 def test_some_endpoints_are_not_mirrored(metadata):
-    @kept(mirror_endpoints)
+    @with_controllers(add_endpointslice_mirroring_controller)
     async def check(api):
         await api.made(SVC, service())
         await api.made(EP, written("web", "10.6.6.6"))
-        await api.settled()
+        await api.run_until_idle()
         assert len(slices(api)) == 1
         await api.put(f"{EP}/web", written("web", "10.6.6.6", **metadata))
-        await api.settled()
+        await api.run_until_idle()
         assert slices(api) == []
 
     check()
 
 
-@kept(mirror_endpoints)
+@with_controllers(add_endpointslice_mirroring_controller)
 async def test_endpoints_are_mirrored_only_as_long_as_their_service_has_no_selector(api):
     await api.made(EP, written("web", "10.6.6.6"))
-    await api.settled()
+    await api.run_until_idle()
     assert slices(api) == []
     await api.made(SVC, service())
-    await api.settled()
+    await api.run_until_idle()
     assert set(addresses(api)) == {"10.6.6.6"}
     await api.patch(f"{SVC}/web", {"spec": {"selector": {"a": "b"}}})
-    await api.settled()
+    await api.run_until_idle()
     assert slices(api) == []
     await api.patch(f"{SVC}/web", {"spec": {"selector": None}})
-    await api.settled()
+    await api.run_until_idle()
     assert len(slices(api)) == 1
     await api.delete(f"{EP}/web")
-    await api.settled()
+    await api.run_until_idle()
     assert slices(api) == []
 
 
-@kept(mirror_endpoints)
+@with_controllers(add_endpointslice_mirroring_controller)
 async def test_at_most_a_thousand_addresses_of_a_subset_are_mirrored(api):
     await api.made(SVC, service())
     many = [f"10.6.{number // 250}.{number % 250 + 1}" for number in range(1003)]
     await api.made(EP, written("web", *many))
-    await api.settled()
+    await api.run_until_idle()
     assert len(addresses(api)) == 1000
     [event] = (await api.get(f"{NS}/default/events")).json["items"]
     assert event["reason"] == "TooManyAddressesToMirror"
@@ -271,14 +271,14 @@ async def test_at_most_a_thousand_addresses_of_a_subset_are_mirrored(api):
     )
 
 
-@kept(slice_endpoints, list_endpoints, mirror_endpoints)
+@with_controllers(add_endpointslice_controller, add_endpoints_controller, add_endpointslice_mirroring_controller)
 async def test_the_three_controllers_do_not_disturb_each_other(api):
     await node(api)
     await serve(api)
     await api.made(SVC, service("plain"))
     await api.made(EP, written("plain", "10.6.6.6"))
     await run_pod(api, "a", "10.1.0.1")
-    await api.settled()
+    await api.run_until_idle()
     assert (listed(api), addresses(api)) == ({"10.1.0.1": True}, {"10.1.0.1": True})
     assert (listed(api, "plain"), addresses(api, "plain")) == ({"10.6.6.6": True}, {"10.6.6.6": True})
     assert len(slices(api)) == len(slices(api, "plain")) == 1
@@ -290,14 +290,14 @@ async def test_the_three_controllers_do_not_disturb_each_other(api):
 
 def at(address, port=6443):
     """Where the server is."""
-    return Settings(address=address, port=port)
+    return ControllerSettings(address=address, port=port)
 
 
 @pytest.mark.parametrize(("address", "kind"), [("192.0.2.7", "IPv4"), ("2001:db8::7", "IPv6")])
 def test_the_service_of_the_api_leads_to_this_server(address, kind):
-    @kept(keep_own_endpoints, mirror_endpoints, settings=at(address))
+    @with_controllers(add_kubernetes_service_controller, add_endpointslice_mirroring_controller, settings=at(address))
     async def check(api):
-        await api.settled()
+        await api.run_until_idle()
         found = api.find("endpoints", "default", "kubernetes")
         port = {"name": "https", "port": 6443, "protocol": "TCP"}
         assert found["subsets"] == [{"addresses": [{"ip": address}], "ports": [port]}]
@@ -311,11 +311,11 @@ def test_the_service_of_the_api_leads_to_this_server(address, kind):
     check()
 
 
-@kept(keep_own_endpoints, settings=at("192.0.2.7"))
+@with_controllers(add_kubernetes_service_controller, settings=at("192.0.2.7"))
 async def test_the_servers_own_endpoints_are_put_back(api):
     await api.delete(f"{ES}/kubernetes")
     await api.patch(f"{EP}/kubernetes", {"subsets": [], "metadata": {"labels": {SKIP: None, "mine": "1"}}})
-    await api.settled()
+    await api.run_until_idle()
     assert listed(api, "kubernetes") == addresses(api, "kubernetes") == {"192.0.2.7": True}
     assert api.find("endpoints", "default", "kubernetes")["metadata"]["labels"] == {SKIP: "true", "mine": "1"}
     await idle(api)
@@ -325,8 +325,10 @@ def test_a_server_that_moved_says_so():
     async def main():
         storage = MemoryStorage()
         for address, port in (("192.0.2.7", 6443), ("192.0.2.8", 6444), ("2001:db8::8", 6444)):
-            async with keeping(keep_own_endpoints, settings=at(address, port), storage=storage) as api:
-                await api.settled()
+            async with running_controllers(
+                add_kubernetes_service_controller, settings=at(address, port), storage=storage
+            ) as api:
+                await api.run_until_idle()
                 assert listed(api, "kubernetes") == addresses(api, "kubernetes") == {address: True}
                 assert api.find(SLICES, "default", "kubernetes")["ports"][0]["port"] == port
 
@@ -335,9 +337,9 @@ def test_a_server_that_moved_says_so():
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "0.0.0.0", "localhost"])
 def test_an_address_that_nobody_else_can_use_is_not_published(address):
-    @kept(keep_own_endpoints, settings=at(address))
+    @with_controllers(add_kubernetes_service_controller, settings=at(address))
     async def check(api):
-        await api.settled()
+        await api.run_until_idle()
         assert listed(api, "kubernetes") is None
 
     check()

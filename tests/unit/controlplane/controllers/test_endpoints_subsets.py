@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endpoint_objects import facts, named_port, stored_service
-from kapi.controlplane.controllers.endpoints.lists import endpoints_of, same_endpoints
+from kapi.controlplane.controllers.endpoints.controller import endpoints_of, same_endpoints
 from kapi.controlplane.controllers.endpoints.subsets import (
     MAX_ADDRESSES,
     labels_of,

@@ -1,5 +1,1 @@
-"""Disruption budgets: how many of the Pods that belong together may be taken away now."""
-
-from kapi.controlplane.controllers.disruption.controller import count_disruptions
-
-__all__ = ["count_disruptions"]
+"""The disruption controller: keeps the status of PodDisruptionBudgets up to date, which evictions obey."""

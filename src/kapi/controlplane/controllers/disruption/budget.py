@@ -1,4 +1,4 @@
-"""A budget's sums: how many Pods there ought to be, how many must stay, how many are well, how many may go. Pure."""
+"""The numbers of a budget: expected, desired and healthy Pods, and how many disruptions are allowed. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from kapi.base.clock import Clock
 
 DELETION_SECONDS: Final = 120.0
-"""How long a Pod that was allowed to be evicted may take to be deleted; after that it is thought to stay."""
+"""The time in which a Pod whose eviction was allowed must be deleted; after that it counts again."""
 
 CONDITION: Final = "DisruptionAllowed"
 SUFFICIENT, INSUFFICIENT, FAILED = "SufficientPods", "InsufficientPods", "SyncFailed"
 
 
-# -- what matters of a Pod --------------------------------------------------------------------------------------------
+# -- Pods -------------------------------------------------------------------------------------------------------------
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -60,8 +60,8 @@ class _Body(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Body).decode
 
 
-class PodFacts(NamedTuple):
-    """What a budget needs to know of a Pod."""
+class PodState(NamedTuple):
+    """The state of a Pod that a budget depends on."""
 
     name: str
     uid: str = ""
@@ -70,11 +70,11 @@ class PodFacts(NamedTuple):
     controller: Owner | None = None
 
 
-def facts_of(name: str, body: bytes) -> PodFacts:
-    """Read them from a stored Pod, and nothing else."""
+def pod_state(name: str, body: bytes) -> PodState:
+    """Read the state of a stored Pod, decoding nothing else."""
     pod = _decode(b"{" + body)
     conditions = pod.status.conditions or ()
-    return PodFacts(
+    return PodState(
         name,
         pod.metadata.uid,
         is_ready=any(one.type == "Ready" and one.status == "True" for one in conditions),
@@ -83,10 +83,10 @@ def facts_of(name: str, body: bytes) -> PodFacts:
     )
 
 
-# -- sums -------------------------------------------------------------------------------------------------------------
+# -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-class Sums(NamedTuple):
+class BudgetNumbers(NamedTuple):
     """The numbers of a budget's status."""
 
     expected: int
@@ -95,19 +95,20 @@ class Sums(NamedTuple):
 
     @property
     def allowed(self) -> int:
-        """How many may go. None while none are expected: the first to come must not be taken away unseen."""
+        """The number of Pods that may be disrupted; 0 while none are expected, so that new ones are not evicted."""
         return max(self.healthy - self.desired, 0) if self.expected > 0 else 0
 
 
 def needs_scale(spec: Mapping[str, Any]) -> bool:
-    """Whether a budget is about a share of what controllers want, not about Pods that are there."""
+    """Return True if a budget depends on the scale of controllers, not only on the Pods there are."""
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
 
 def expected_and_desired(spec: Mapping[str, Any], *, matching: int, scale: int) -> tuple[int, int]:
-    """How many Pods there ought to be, and how many of them must be well.
+    """The number of Pods that are expected, and the number of them that must be healthy.
 
-    `matching` is how many there are, `scale` how many their controllers want. ValueError for what is not a percentage.
+    `matching` is the number of Pods there are, `scale` the replicas of their controllers. Raises ValueError for a text
+    that is not a percentage.
     """
     unavailable, available = spec.get("maxUnavailable"), spec.get("minAvailable")
     if unavailable is not None:
@@ -119,19 +120,19 @@ def expected_and_desired(spec: Mapping[str, Any], *, matching: int, scale: int) 
     return scale, scale_int_or_percent(available, scale, round_up=True)
 
 
-class Disrupted(NamedTuple):
-    """Pods that were allowed to be evicted: those still to be deleted, those that stayed, and when to look again."""
+class DisruptedPods(NamedTuple):
+    """Pods whose eviction was allowed: those to be deleted yet, those not deleted in time, and the next time-out."""
 
-    awaited: dict[str, str]
-    stayed: list[PodFacts]
+    pending: dict[str, str]
+    not_deleted: list[PodState]
     recheck: dt.datetime | None
 
 
-def still_disrupted(budget: Object, pods: Iterable[PodFacts], now: dt.datetime) -> Disrupted:
-    """Which of the Pods that a budget lets go are still on their way: neither deleted nor late."""
+def still_disrupted(budget: Object, pods: Iterable[PodState], now: dt.datetime) -> DisruptedPods:
+    """The Pods in `status.disruptedPods` that are not deleted yet, and those that are overdue."""
     known: dict[str, str] = (budget.get("status") or {}).get("disruptedPods") or {}
-    awaited: dict[str, str] = {}
-    stayed: list[PodFacts] = []
+    pending: dict[str, str] = {}
+    not_deleted: list[PodState] = []
     ends: list[dt.datetime] = []
     for pod in pods if known else ():
         evicted = parse_time(known.get(pod.name) or "")
@@ -139,38 +140,38 @@ def still_disrupted(budget: Object, pods: Iterable[PodFacts], now: dt.datetime) 
             continue
         end = evicted + dt.timedelta(seconds=DELETION_SECONDS)
         if end < now:
-            stayed.append(pod)
+            not_deleted.append(pod)
         else:
-            awaited[pod.name] = known[pod.name]
+            pending[pod.name] = known[pod.name]
             ends.append(end)
-    return Disrupted(awaited, stayed, min(ends, default=None))
+    return DisruptedPods(pending, not_deleted, min(ends, default=None))
 
 
-def count_healthy(pods: Iterable[PodFacts], disrupted: Disrupted, now: dt.datetime) -> int:
-    """How many Pods are ready, and not about to go."""
-    going = {
+def count_healthy(pods: Iterable[PodState], disrupted: DisruptedPods, now: dt.datetime) -> int:
+    """The number of Pods that are ready and neither being deleted nor about to be."""
+    evicted_pods = {
         name
-        for name, evicted in disrupted.awaited.items()
+        for name, evicted in disrupted.pending.items()
         if (at := parse_time(evicted)) is not None and at + dt.timedelta(seconds=DELETION_SECONDS) > now
     }
-    return sum(1 for pod in pods if pod.is_ready and not pod.is_deleting and pod.name not in going)
+    return sum(1 for pod in pods if pod.is_ready and not pod.is_deleting and pod.name not in evicted_pods)
 
 
 # -- status -----------------------------------------------------------------------------------------------------------
 
 
-def status_of(budget: Object, sums: Sums, disrupted: Mapping[str, str], clock: Clock) -> Object | None:
+def status_of(budget: Object, numbers: BudgetNumbers, disrupted: Mapping[str, str], clock: Clock) -> Object | None:
     """The status a budget ought to have; None when it has it."""
     before = budget.get("status") or {}
     generation = budget["metadata"].get("generation", 0)
     wanted: Object = {
-        "currentHealthy": sums.healthy,
-        "desiredHealthy": sums.desired,
-        "disruptionsAllowed": sums.allowed,
-        "expectedPods": sums.expected,
+        "currentHealthy": numbers.healthy,
+        "desiredHealthy": numbers.desired,
+        "disruptionsAllowed": numbers.allowed,
+        "expectedPods": numbers.expected,
         "observedGeneration": generation,
     }
-    status, reason = ("True", SUFFICIENT) if sums.allowed else ("False", INSUFFICIENT)
+    status, reason = ("True", SUFFICIENT) if numbers.allowed else ("False", INSUFFICIENT)
     conditions = [dict(one) for one in before.get("conditions") or ()]
     found = find_condition(conditions, CONDITION)
     if (
@@ -185,7 +186,7 @@ def status_of(budget: Object, sums: Sums, disrupted: Mapping[str, str], clock: C
 
 
 def failed_status(budget: Object, why: str, clock: Clock) -> Object | None:
-    """The status of a budget whose sums cannot be done: nothing may go. None when it has it."""
+    """The status of a budget whose numbers cannot be computed: no disruptions. None when it has it."""
     before = budget.get("status") or {}
     conditions = [dict(one) for one in before.get("conditions") or ()]
     changed = set_condition(
@@ -199,15 +200,15 @@ def failed_status(budget: Object, why: str, clock: Clock) -> Object | None:
     )
     if not changed and not before.get("disruptionsAllowed"):
         return None
-    numbers = {"currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-    return {**numbers, **before, "conditions": conditions, "disruptionsAllowed": 0}
+    zeros = {"currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+    return {**zeros, **before, "conditions": conditions, "disruptionsAllowed": 0}
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- texts ------------------------------------------------------------------------------------------------------------
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """A selector as events have it."""
+    """A selector as Go prints it in Events."""
     if selector is None:
         return "nil"
     labels: Mapping[str, str] = selector.get("matchLabels") or {}

@@ -1,6 +1,6 @@
-"""Keeps the status of PodDisruptionBudgets, which evictions go by, and takes back announcements of disruptions.
+"""Keeps the status of PodDisruptionBudgets up to date, and clears stale DisruptionTarget conditions.
 
-Budgets are looked at when they change, and when a Pod that they select does. Reads the watch caches; writes `status` of
+Budgets are reconciled when they change, and when a Pod that they select does. Reads the view; writes `status` of
 budgets when it differs, and the DisruptionTarget condition of Pods that were not deleted after all.
 """
 
@@ -16,20 +16,20 @@ from kapi.api.meta import format_time, is_deleting, parse_time
 from kapi.api.selectors import NOTHING, SelectorError, from_label_selector
 from kapi.controller.objects.conditions import find_condition
 from kapi.controller.reconcile import Request, Result
+from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.context import enqueue_object, request_for
 from kapi.controlplane.controllers.disruption.budget import (
-    Sums,
+    BudgetNumbers,
     count_healthy,
     expected_and_desired,
-    facts_of,
     failed_status,
     needs_scale,
+    pod_state,
     selector_text,
     status_of,
     still_disrupted,
 )
 from kapi.controlplane.controllers.disruption.scale import ScaleError, expected_scale
-from kapi.controlplane.controllers.house import itself
-from kapi.controlplane.controllers.inventory import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
     from kapi.api.selectors import LabelSelector
     from kapi.cache.watchcache import Event, Item
     from kapi.controller.recorder import EventRecorder
-    from kapi.controlplane.controllers.disruption.budget import PodFacts
-    from kapi.controlplane.controllers.house import House
+    from kapi.controlplane.controllers.context import ControllerContext
+    from kapi.controlplane.controllers.disruption.budget import PodState
 
 BUDGETS: Final = "poddisruptionbudgets.policy"
 PODS: Final = "pods"
+STALE_POD_DISRUPTION: Final = "stale-pod-disruption"
 STALE_SECONDS: Final = 120.0
-"""How long a Pod may be announced to be disrupted without being deleted."""
+"""The time after which the DisruptionTarget condition of a Pod that was not deleted is cleared."""
 
 _TARGET = "DisruptionTarget"
 _TARGET_FIELD = b'"DisruptionTarget"'
 _SLACK = 0.01
-"""Seconds after a moment at which it is certainly over."""
+"""Seconds added to a timer so that its moment is certainly over."""
 
 _UNMANAGED = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
@@ -58,42 +59,42 @@ _UNMANAGED = (
 )
 
 
-def count_disruptions(house: House) -> None:
-    """Have every budget say how many of its Pods may go."""
-    budgets = Budgets(house, house.manager.recorder("controllermanager"))
-    house.add(
-        "disruption-controller",
+def add_disruption_controller(context: ControllerContext) -> None:
+    """Add the controller of budgets and the one of stale DisruptionTarget conditions."""
+    budgets = DisruptionController(context, context.manager.recorder("controllermanager"))
+    context.add(
+        names.DISRUPTION,
         budgets,
-        hear={BUDGETS: budgets.heard_budget, PODS: budgets.heard_pod},
-        initial=budgets.started,
+        enqueue={BUDGETS: budgets.enqueue_budget, PODS: budgets.enqueue_pod},
+        initial=budgets.initial,
     )
-    stale = StaleTargets(house)
-    house.add("disruption-target-controller", stale, hear={PODS: stale.heard}, initial=stale.started)
+    stale = StalePodDisruptionController(context)
+    context.add(STALE_POD_DISRUPTION, stale, enqueue={PODS: stale.enqueue}, initial=stale.initial)
 
 
-class Budgets:
-    """Does the sums of one budget at a time.
+class DisruptionController:
+    """Reconciles PodDisruptionBudgets.
 
-    `_selectors` has the budgets of each namespace that has any. `_facts` has what is known of the Pods each selected,
-    by revision, so that those that have not changed since are not read again.
+    `_selectors` are the selectors of the budgets, by namespace. `_states` are the states of the Pods each budget
+    selected, with their revisions, so that Pods that have not changed since are not read again.
     """
 
-    def __init__(self, house: House, recorder: EventRecorder) -> None:
-        self._house = house
+    def __init__(self, context: ControllerContext, recorder: EventRecorder) -> None:
+        self._context = context
         self._recorder = recorder
         self._selectors: dict[str, dict[Request, LabelSelector]] = {}
-        self._facts: dict[Request, dict[str, tuple[int, PodFacts]]] = {}
+        self._states: dict[Request, dict[str, tuple[int, PodState]]] = {}
 
-    # -- hearing ----------------------------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------------------------
 
-    def started(self) -> Iterable[Request]:
-        """Learn which budgets there are; look at each."""
-        for item in self._house.inventory.items(BUDGETS):
-            self._note(item)
-        return self._house.every(BUDGETS)()
+    def initial(self) -> Iterable[Request]:
+        """Index the budgets there are; each is reconciled."""
+        for item in self._context.view.items(BUDGETS):
+            self._index(item)
+        return self._context.all_of(BUDGETS)()
 
-    def heard_budget(self, event: Event) -> Iterable[Request]:
-        """The budget itself."""
+    def enqueue_budget(self, event: Event) -> Iterable[Request]:
+        """The budget that changed."""
         if event.deleted:
             key = Request(event.item.namespace, event.item.name)
             selectors = self._selectors.get(key.namespace, {})
@@ -101,10 +102,10 @@ class Budgets:
             if not selectors:
                 self._selectors.pop(key.namespace, None)
         else:
-            self._note(event.item)
-        return itself(event)
+            self._index(event.item)
+        return enqueue_object(event)
 
-    def heard_pod(self, event: Event) -> Iterable[Request]:
+    def enqueue_pod(self, event: Event) -> Iterable[Request]:
         """The budgets that select the Pod, or did."""
         item, previous = event.item, event.previous
         selectors = self._selectors.get(item.namespace)
@@ -116,82 +117,82 @@ class Budgets:
             if selector.matches(item.labels) or (previous is not None and selector.matches(previous.labels))
         ]
 
-    def _note(self, item: Item) -> None:
-        """Budgets are few and seldom change, so that they may be decoded here."""
-        budget = self._house.inventory.decode(BUDGETS, item)
+    def _index(self, item: Item) -> None:
+        """Index the selector of a budget. Budgets are few and rarely change, so they may be decoded here."""
+        budget = self._context.view.decode(BUDGETS, item)
         try:
             selector = from_label_selector((budget.get("spec") or {}).get("selector"))
         except SelectorError:
             selector = NOTHING
         self._selectors.setdefault(item.namespace, {})[Request(item.namespace, item.name)] = selector
 
-    # -- counting ---------------------------------------------------------------------------------------------------
+    # -- reconciling ------------------------------------------------------------------------------------------------
 
     async def reconcile(self, request: Request) -> Result | None:
-        """Bring the status of one budget up to date; when that cannot be done, allow nothing."""
-        budget = self._house.inventory.get(BUDGETS, *request)
+        """Bring the status of one budget up to date; when that fails, allow no disruptions."""
+        budget = self._context.view.get(BUDGETS, *request)
         if budget is None:
-            self._facts.pop(request, None)
+            self._states.pop(request, None)
             return None
         try:
-            return await self._count(request, budget)
+            return await self._reconcile(request, budget)
         except (ScaleError, SelectorError, ValueError, ApiError) as error:
-            status = failed_status(budget, str(error), self._house.clock)
-            await self._write(request, budget, status)
+            status = failed_status(budget, str(error), self._context.clock)
+            await self._update(budget, status)
             return None
 
-    async def _count(self, request: Request, budget: Object) -> Result | None:
-        spec, say = budget.get("spec") or {}, self._recorder
+    async def _reconcile(self, request: Request, budget: Object) -> Result | None:
+        spec, recorder = budget.get("spec") or {}, self._recorder
         try:
             selector = from_label_selector(spec.get("selector"))
         except SelectorError as error:
-            say.warning(budget, "NoPods", f"Failed to get pods: {error}")
+            recorder.warning(budget, "NoPods", f"Failed to get pods: {error}")
             raise
         pods = self._selected(request, selector)
         if not pods:
-            say.normal(budget, "NoPods", "No matching pods found")
+            recorder.normal(budget, "NoPods", "No matching pods found")
         scale = 0
         unmanaged: list[str] = []
         try:
             if needs_scale(spec):
-                scale, unmanaged = await expected_scale(self._house, request.namespace, pods)
+                scale, unmanaged = await expected_scale(self._context, request.namespace, pods)
             expected, desired = expected_and_desired(spec, matching=len(pods), scale=scale)
         except (ScaleError, ValueError, ApiError) as error:
             text = f"Failed to calculate the number of expected pods: {error}"
-            say.warning(budget, "CalculateExpectedPodCountFailed", text)
+            recorder.warning(budget, "CalculateExpectedPodCountFailed", text)
             raise
         if unmanaged:
-            say.warning(budget, "UnmanagedPods", _UNMANAGED.format(selector_text(spec.get("selector"))))
-        now = self._house.clock.now()
+            recorder.warning(budget, "UnmanagedPods", _UNMANAGED.format(selector_text(spec.get("selector"))))
+        now = self._context.clock.now()
         disrupted = still_disrupted(budget, pods, now)
-        for pod in disrupted.stayed:
-            # The reference names the namespace twice, and people may look for that text.
+        for pod in disrupted.not_deleted:
+            # Kubernetes prints the namespace twice, and people may search for that text.
             text = f"Pod was expected by PDB {request.namespace}/{request.namespace} to be deleted but it wasn't"
-            say.warning(_reference(request.namespace, pod), "NotDeleted", text)
-        sums = Sums(expected, desired, count_healthy(pods, disrupted, now))
-        await self._write(request, budget, status_of(budget, sums, disrupted.awaited, self._house.clock))
+            recorder.warning(_reference(request.namespace, pod), "NotDeleted", text)
+        numbers = BudgetNumbers(expected, desired, count_healthy(pods, disrupted, now))
+        await self._update(budget, status_of(budget, numbers, disrupted.pending, self._context.clock))
         if disrupted.recheck is None:
             return None
         return Result(requeue_after=(disrupted.recheck - now).total_seconds() + _SLACK)
 
-    def _selected(self, request: Request, selector: LabelSelector) -> list[PodFacts]:
-        """The Pods a budget selects; read are only those that have changed since the last time."""
-        before = self._facts.get(request, {})
-        known: dict[str, tuple[int, PodFacts]] = {}
-        for item in self._house.inventory.items(PODS, request.namespace):
+    def _selected(self, request: Request, selector: LabelSelector) -> list[PodState]:
+        """The Pods a budget selects; only those that have changed since the last time are read."""
+        before = self._states.get(request, {})
+        known: dict[str, tuple[int, PodState]] = {}
+        for item in self._context.view.items(PODS, request.namespace):
             if not selector.matches(item.labels):
                 continue
-            fact = before.get(item.key)
-            if fact is None or fact[0] != item.revision:
-                fact = (item.revision, facts_of(item.name, item.body))
-                if request in self._facts:
-                    self._say_if_shared(request, item, fact[1])
-            known[item.key] = fact
-        self._facts[request] = known
-        return [facts for _, facts in known.values()]
+            state = before.get(item.key)
+            if state is None or state[0] != item.revision:
+                state = (item.revision, pod_state(item.name, item.body))
+                if request in self._states:
+                    self._record_if_shared(request, item, state[1])
+            known[item.key] = state
+        self._states[request] = known
+        return [state for _, state in known.values()]
 
-    def _say_if_shared(self, request: Request, item: Item, pod: PodFacts) -> None:
-        """Tell people of a changed Pod that several budgets select, as it cannot be evicted; the first budget does."""
+    def _record_if_shared(self, request: Request, item: Item, pod: PodState) -> None:
+        """Record an Event on a changed Pod that several budgets select, for the first of them: it cannot be evicted."""
         selectors = self._selectors.get(request.namespace, {})
         if len(selectors) < 2:
             return
@@ -204,61 +205,56 @@ class Budgets:
             )
             self._recorder.warning(_reference(request.namespace, pod), "MultiplePodDisruptionBudgets", text)
 
-    async def _write(self, request: Request, budget: Object, status: Object | None) -> None:
-        served = self._house.inventory.of_kind("policy/v1", "PodDisruptionBudget")
-        assert served is not None
+    async def _update(self, budget: Object, status: Object | None) -> None:
         if status is None:
             return
-        # One that was changed since, as by an eviction, has been heard of and comes again.
+        # Conflict: it was changed since it was read, as by an eviction, and that change has enqueued it again.
         with contextlib.suppress(NotFound, Conflict):
-            body = {**budget, "status": status}
-            await self._house.client.rest.request("PUT", path_of(served, *request, "status"), body=body)
+            await self._context.writer.update({**budget, "status": status}, "status")
 
 
-def _reference(namespace: str, pod: PodFacts) -> Object:
-    """As much of a Pod as an event about it needs."""
+def _reference(namespace: str, pod: PodState) -> Object:
+    """The fields of a Pod that an Event about it refers to."""
     metadata = {"namespace": namespace, "name": pod.name, "uid": pod.uid}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
-# -- announcements that did not come true -----------------------------------------------------------------------------
+# -- stale disruption targets -----------------------------------------------------------------------------------------
 
 
-class StaleTargets:
-    """Takes the DisruptionTarget condition back from Pods that were not deleted in time."""
+class StalePodDisruptionController:
+    """Clears the DisruptionTarget condition of Pods that were not deleted in time."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
-    def started(self) -> Iterable[Request]:
-        """Every Pod that has been announced to be disrupted."""
-        items = self._house.inventory.items(PODS)
-        return [Request(item.namespace, item.name) for item in items if _TARGET_FIELD in item.body]
+    def initial(self) -> Iterable[Request]:
+        """Every Pod that has, or had, a DisruptionTarget condition."""
+        items = self._context.view.items(PODS)
+        return [request_for(item) for item in items if _TARGET_FIELD in item.body]
 
-    def heard(self, event: Event) -> Iterable[Request]:
-        """The Pod, if it may have been announced."""
-        return () if event.deleted or _TARGET_FIELD not in event.item.body else itself(event)
+    def enqueue(self, event: Event) -> Iterable[Request]:
+        """The Pod, if it may have a DisruptionTarget condition."""
+        return () if event.deleted or _TARGET_FIELD not in event.item.body else enqueue_object(event)
 
     async def reconcile(self, request: Request) -> Result | None:
-        """Take the condition back when its time is over."""
-        pod = self._house.inventory.get(PODS, *request)
-        announced = None if pod is None else announced_at(pod)
-        if pod is None or announced is None:
+        """Clear the condition when it is stale."""
+        pod = self._context.view.get(PODS, *request)
+        since = None if pod is None else disruption_target_since(pod)
+        if pod is None or since is None:
             return None
-        now = self._house.clock.now()
-        left = STALE_SECONDS - (now - announced).total_seconds()
+        now = self._context.clock.now()
+        left = STALE_SECONDS - (now - since).total_seconds()
         if left > 0:
             return Result(requeue_after=left)
-        served = self._house.inventory.of_kind("v1", "Pod")
-        assert served is not None
-        # One that was changed since has been heard of, and comes again.
+        # Conflict: it was changed since it was read, and that change has enqueued it again.
         with contextlib.suppress(NotFound, Conflict):
-            await self._house.client.rest.request("PUT", path_of(served, *request, "status"), body=taken_back(pod, now))
+            await self._context.writer.update(without_disruption_target(pod, now), "status")
         return None
 
 
-def announced_at(pod: Object) -> dt.datetime | None:
-    """When a Pod was announced to be disrupted, by others than its node, if neither it nor the Pod has ended."""
+def disruption_target_since(pod: Object) -> dt.datetime | None:
+    """The time since which a running Pod is a DisruptionTarget; None if it is not, or its kubelet terminates it."""
     status = pod.get("status") or {}
     condition: dict[str, Any] | None = find_condition(status.get("conditions"), _TARGET)
     if (
@@ -272,8 +268,8 @@ def announced_at(pod: Object) -> dt.datetime | None:
     return parse_time(condition.get("lastTransitionTime") or "") or dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-def taken_back(pod: Object, now: dt.datetime) -> Object:
-    """The Pod with the announcement taken back."""
+def without_disruption_target(pod: Object, now: dt.datetime) -> Object:
+    """The Pod with its DisruptionTarget condition set to False."""
     condition = {"type": _TARGET, "status": "False", "lastTransitionTime": format_time(now)}
     generation = pod["metadata"].get("generation")
     if generation:

@@ -1,9 +1,9 @@
-"""Endpoints, the older list of where a Service's traffic goes: addresses and ports, grouped into subsets.
+"""The subsets of Endpoints: addresses and ports of a Service's Pods, grouped in canonical form.
 
-Every port has a set of addresses, ready or not; ports with the same set are one subset. That makes one form for one
-meaning, whatever order Pods and ports came in. Beyond a thousand addresses the list is cut, ready ones last.
+Every port has a set of addresses, ready or not; ports with the same set are one subset. So equal endpoints have equal
+subsets, whatever the order of Pods and ports. Beyond a thousand addresses the list is truncated, not ready ones first.
 
-Pure: a Service and facts of its Pods in, dictionaries as the API has them out.
+Pure: from a Service and its Pods to dictionaries as the API has them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.controlplane.controllers.endpoints.desired import (
+from kapi.controlplane.controllers.serviceendpoints.portorder import in_subset_order
+from kapi.controlplane.controllers.serviceendpoints.service import (
+    HEADLESS,
     IPV4,
     IPV6,
     NONE,
@@ -21,14 +23,12 @@ from kapi.controlplane.controllers.endpoints.desired import (
     port_number,
     target_of,
 )
-from kapi.controlplane.controllers.endpoints.packing import HEADLESS
-from kapi.controlplane.controllers.endpoints.portorder import in_subset_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kapi.api.meta import Object
-    from kapi.controlplane.controllers.endpoints.facts import PodFacts
+    from kapi.controlplane.controllers.serviceendpoints.pods import EndpointPod
 
     Subset = dict[str, Any]
     PortKey = tuple[str, int, str, str | None]
@@ -54,7 +54,7 @@ def labels_of(service: Object) -> dict[str, str]:
     return {**labels, MANAGED_BY: MANAGER}
 
 
-def subsets_of(service: Object, pods: Iterable[PodFacts]) -> list[Subset]:
+def subsets_of(service: Object, pods: Iterable[EndpointPod]) -> list[Subset]:
     """The subsets of a Service's Endpoints, all of them."""
     spec = service["spec"]
     publishes_unready = bool(spec.get("publishNotReadyAddresses"))
@@ -73,7 +73,7 @@ def subsets_of(service: Object, pods: Iterable[PodFacts]) -> list[Subset]:
     return repacked(unpacked)
 
 
-def _address(service: Object, pod: PodFacts) -> Object | None:
+def _address(service: Object, pod: EndpointPod) -> Object | None:
     """A Pod's address in the first family of a Service; None when it has none there."""
     wanted = _family(service, pod) == IPV6
     found = next((address for address in pod.addresses if (":" in address) == wanted), None)
@@ -88,7 +88,7 @@ def _address(service: Object, pod: PodFacts) -> Object | None:
     return address
 
 
-def _family(service: Object, pod: PodFacts) -> str:
+def _family(service: Object, pod: EndpointPod) -> str:
     spec = service["spec"]
     families = spec.get("ipFamilies") or ()
     if families:
@@ -98,7 +98,7 @@ def _family(service: Object, pod: PodFacts) -> str:
     return IPV6 if is_ipv6(decisive) else IPV4
 
 
-def _ports(ports: Iterable[dict[str, Any]], pod: PodFacts) -> Iterator[dict[str, Any]]:
+def _ports(ports: Iterable[dict[str, Any]], pod: EndpointPod) -> Iterator[dict[str, Any]]:
     for port in ports:
         number = port_number(port, pod)
         if number is None:
@@ -111,11 +111,11 @@ def _ports(ports: Iterable[dict[str, Any]], pod: PodFacts) -> Iterator[dict[str,
         yield made
 
 
-# -- the one form ------------------------------------------------------------------------------------------------------
+# -- canonical form ----------------------------------------------------------------------------------------------------
 
 
 def repacked(subsets: Iterable[Subset]) -> list[Subset]:
-    """Subsets in the one form that says the same: no port and no set of addresses twice, everything in order."""
+    """Subsets in canonical form: no port and no set of addresses twice, everything sorted."""
     addresses: dict[AddressKey, Object] = {}
     states: dict[PortKey, dict[AddressKey, bool]] = {}
     ports: dict[PortKey, dict[str, Any]] = {}
@@ -129,14 +129,14 @@ def repacked(subsets: Iterable[Subset]) -> list[Subset]:
                 target = address.get("targetRef") or {}
                 member = (address["ip"], target.get("uid", ""))
                 addresses.setdefault(member, address)
-                # An address that is said to be both is not ready.
+                # An address that is both ready and not ready is not ready.
                 state[member] = is_ready and state.get(member, True)
     shared: dict[frozenset[tuple[AddressKey, bool]], list[PortKey]] = {}
     for key, state in states.items():
         if state:
             shared.setdefault(frozenset(state.items()), []).append(key)
     made = [_subset(sorted(members), keys, addresses, ports) for members, keys in shared.items()]
-    return sorted(made, key=_place)
+    return sorted(made, key=_sort_key)
 
 
 def _members(subset: Subset) -> Iterator[tuple[Object, bool]]:
@@ -164,19 +164,19 @@ def _subset(
     return {field: values for field, values in made.items() if values}
 
 
-def _place(subset: Subset) -> tuple[Any, ...]:
-    """Where a subset stands among others."""
+def _sort_key(subset: Subset) -> tuple[Any, ...]:
+    """The key that subsets are sorted by."""
     first = (subset.get("addresses") or subset["notReadyAddresses"])[0]
     ports = [tuple(part or "" for part in _port_key(port)) for port in subset.get("ports") or ()]
     return ports, first["ip"], (first.get("targetRef") or {}).get("uid", "")
 
 
 def same_subsets(one: Iterable[Subset], other: Iterable[Subset]) -> bool:
-    """Whether subsets say the same; versions of what addresses lead to are not looked at."""
-    return [_compared(each) for each in repacked(one)] == [_compared(each) for each in repacked(other)]
+    """Return True if subsets are equal; resourceVersions of targets are not compared."""
+    return [_comparable(each) for each in repacked(one)] == [_comparable(each) for each in repacked(other)]
 
 
-def _compared(subset: Subset) -> Subset:
+def _comparable(subset: Subset) -> Subset:
     return {
         field: [_without_version(each) for each in values] if field != "ports" else values
         for field, values in subset.items()
@@ -194,18 +194,18 @@ def _without_version(address: Object) -> Object:
 
 
 def truncated(subsets: list[Subset]) -> tuple[list[Subset], bool]:
-    """Subsets with at most a thousand addresses, ready ones first, in proportion; and whether that is less."""
+    """Subsets with at most a thousand addresses, ready ones first, in proportion; and True if any were left out."""
     ready = sum(len(subset.get("addresses") or ()) for subset in subsets)
     unready = sum(len(subset.get("notReadyAddresses") or ()) for subset in subsets)
     if ready + unready <= MAX_ADDRESSES:
         return subsets, False
     cuts_ready = ready > MAX_ADDRESSES
     field = "addresses" if cuts_ready else "notReadyAddresses"
-    room = MAX_ADDRESSES if cuts_ready else MAX_ADDRESSES - ready
-    total, left = (ready if cuts_ready else unready), room
+    space = MAX_ADDRESSES if cuts_ready else MAX_ADDRESSES - ready
+    total, left = (ready if cuts_ready else unready), space
     made = []
     for subset in subsets:
-        share = min(math.ceil(len(subset.get(field) or ()) / total * room), left)
+        share = min(math.ceil(len(subset.get(field) or ()) / total * space), left)
         kept = (subset.get(field) or [])[:share]
         left -= len(kept)
         cut = {**subset, field: kept, **({"notReadyAddresses": []} if cuts_ready else {})}

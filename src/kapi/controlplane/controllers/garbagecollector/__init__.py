@@ -1,6 +1,7 @@
-"""The garbage collector: what belongs to an owner goes with it, before it, or is let go, as whoever deletes it asks.
+"""The garbage collector: deletes dependents with their owner (background), before it (foreground), or orphans them.
 
-Kubernetes' collector keeps a graph of all objects. Here the watch caches know who names whom (`storage.ownerindex`), so
-there is none. Read in this order: `metadata` (what is read of an object), `judgement` (how its references stand),
-`hearing` (which objects a commit concerns), `collector` (what is done about them), `changes` (how it is written).
+Kubernetes' collector builds a graph of all objects. Here the watch caches index the owners that objects name
+(`cache.ownerindex`), so there is none. Read in this order: `metadata` (what is read of an object), `references` (the
+classification of its owner references), `tracker` (which objects a commit affects), `collector` (the reconciler),
+`operations` (its writes).
 """

@@ -1,7 +1,7 @@
-"""What the collector reads of an object: its metadata, out of the bytes in the watch cache, whatever its kind.
+"""The metadata that the garbage collector reads of an object, out of the bytes in the watch cache, whatever its kind.
 
 Metadata is the same in all versions of a kind, so it is read from what is stored and nothing is converted. Some of it
-is looked at in every commit; that is done on the bytes, relying on their order, which `registry.encoding` promises.
+is read in every commit; that is done on the bytes, relying on their order, which `registry.encoding` promises.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 _UID: Final = b'"uid":"'
 _REVISION: Final = b'"resourceVersion":"'
-_MARK: Final = b'"deletionTimestamp":'
-_MARK_WITHIN: Final = 200
-"""Between the revision and the mark are a revision, a generation and a time; they take less than this many bytes."""
+_DELETION_TIMESTAMP: Final = b'"deletionTimestamp":'
+_DELETION_WITHIN: Final = 200
+"""Between resourceVersion and deletionTimestamp are a revision, a generation and a time: less than this many bytes."""
 _REFERENCES: Final = b'"ownerReferences":['
 _REFERENCES_END: Final = b'}],"'
 
 
 class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of `metadata.ownerReferences`, with all there is in it."""
+    """One entry of `metadata.ownerReferences`, with all its fields."""
 
     api_version: str = ""
     kind: str = ""
@@ -37,7 +37,7 @@ class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """The part of an object's metadata that decides about its life."""
+    """The fields of an object's metadata that garbage collection depends on."""
 
     uid: str = ""
     deletion_timestamp: str | None = None
@@ -46,15 +46,15 @@ class Metadata(msgspec.Struct, rename="camel"):
 
     @property
     def references(self) -> list[Reference]:
-        """The owners it names."""
+        """The owner references."""
         return self.owner_references or []
 
     def has(self, finalizer: str) -> bool:
-        """Whether a finalizer holds it."""
+        """Return True if the object has a finalizer."""
         return finalizer in (self.finalizers or ())
 
     def blocks(self, uid: str) -> bool:
-        """Whether an owner that waits for its dependents waits for this one."""
+        """Return True if the object blocks the foreground deletion of an owner."""
         return any(reference.uid == uid and reference.block_owner_deletion for reference in self.references)
 
 
@@ -77,23 +77,23 @@ def uid_of(item: Item) -> str:
     return body[start : body.find(b'"', start)].decode()
 
 
-def is_marked(item: Item) -> bool:
-    """Whether an object has a deletionTimestamp. A label may have that name, too, but comes within braces."""
+def is_being_deleted(item: Item) -> bool:
+    """Return True if an object has a deletionTimestamp. A label may have that name, too, but is within braces."""
     body = item.body
     start = body.find(_REVISION)
-    at = body.find(_MARK, start, start + _MARK_WITHIN)
+    at = body.find(_DELETION_TIMESTAMP, start, start + _DELETION_WITHIN)
     return at >= 0 and body.find(b"{", start, at) < 0
 
 
-def names_the_same(item: Item, previous: Item) -> bool:
-    """Whether an object names its owners by the same words as before; when that is hard to tell, it says no."""
+def has_same_references(item: Item, previous: Item) -> bool:
+    """Return True if an object has the owner references it had before; False also when the bytes do not tell."""
     if item.owners != previous.owners:
         return False
-    words = _words(item.body)
-    return words is not None and words == _words(previous.body)
+    encoded = _encoded_references(item.body)
+    return encoded is not None and encoded == _encoded_references(previous.body)
 
 
-def _words(body: bytes) -> bytes | None:
+def _encoded_references(body: bytes) -> bytes | None:
     """The bytes of the references, or more than that; None if they cannot be told from what follows.
 
     Behind the list comes `finalizers` or `managedFields`. A name may end with the same bytes as the list, but then the
@@ -107,14 +107,14 @@ def _words(body: bytes) -> bytes | None:
 
 
 def request_of(key: str) -> Request:
-    """What the queue calls an object: `default`, `replicasets.apps/web`."""
+    """The request for an object of any resource: `default`, `replicasets.apps/web`."""
     _, _, group, resource, *namespace, name = key.split("/")
     where = resource if group == CORE else f"{resource}.{group}"
     return Request(namespace[0] if namespace else "", f"{where}/{name}")
 
 
 def key_of(request: Request) -> str:
-    """Where the object of a request lies: the inverse of `request_of`."""
+    """The storage key of the object of a request: the inverse of `request_of`."""
     where, _, name = request.name.partition("/")
     resource, _, group = where.partition(".")
     return object_key(group, resource, request.namespace, name)

@@ -1,5 +1,1 @@
-"""The end of namespaces: a namespace that is deleted is emptied, says what holds it up, and goes when it is empty."""
-
-from kapi.controlplane.controllers.namespace.emptying import empty_namespaces
-
-__all__ = ["empty_namespaces"]
+"""The namespace controller: deletes the content of terminating namespaces, reports what remains, finalizes them."""

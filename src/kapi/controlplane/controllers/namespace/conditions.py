@@ -1,10 +1,11 @@
-"""What a namespace on its way out says about its content, as the five conditions that tools know.
+"""The five conditions of a terminating namespace, which report the progress of its deletion.
 
-Pure: from what a pass over the content found to the conditions. Types, reasons and texts are those of Kubernetes. Two
-of them can never be true here, because what is served is not discovered but known; they are there for who asks.
+Pure: from the result of a deletion pass to the conditions. Types, reasons and messages are those of Kubernetes. Two of
+them can never be true here, because what is served is not discovered but known; they are set for clients that read
+them.
 
-One deliberate difference: what is still there is always said to be. Kubernetes says that all content is removed while
-it waits for pods, and of kinds whose deletion failed.
+One deliberate difference: content that remains is always reported. Kubernetes reports that all content is removed
+while it waits for Pods, and for kinds whose deletion failed.
 """
 
 from __future__ import annotations
@@ -25,77 +26,78 @@ CONTENT_FAILURE: Final = "NamespaceDeletionContentFailure"
 CONTENT_REMAINING: Final = "NamespaceContentRemaining"
 FINALIZERS_REMAINING: Final = "NamespaceFinalizersRemaining"
 
-_FINE: Final = {
+_FALSE: Final = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
     CONTENT_FAILURE: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
     CONTENT_REMAINING: ("ContentRemoved", "All content successfully removed"),
     FINALIZERS_REMAINING: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
-"""Every condition in its order, with what it says when there is nothing to say."""
+"""Every condition in its order, with the reason and message it has when its status is False."""
 
 
 @dataclass(slots=True)
-class Found:
-    """What a pass over the content of a namespace has found when it was done."""
+class DeletionResult:
+    """The result of one pass over the content of a namespace."""
 
     remaining: Counter[GroupResource] = field(default_factory=Counter)
-    """How many objects are left, by resource."""
+    """The number of objects that remain, by resource."""
     finalizers: Counter[str] = field(default_factory=Counter)
-    """How many of them wait for each finalizer."""
+    """The number of remaining objects that have each finalizer."""
     failures: list[str] = field(default_factory=list)
-    """Why kinds could not be deleted."""
-    fresh: int = 0
-    """How many objects came in while the others were deleted."""
+    """The messages of deletions that failed."""
+    undeleted: int = 0
+    """The number of objects that were created while the others were deleted."""
     grace: float = 0.0
-    """Seconds after which all that has a grace period should be gone."""
+    """The seconds until all grace periods are over."""
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether the namespace is known to be empty."""
+    def is_empty(self) -> bool:
+        """True if the namespace is known to be empty."""
         return not self.remaining and not self.failures
 
 
-class Verdict(NamedTuple):
-    """A condition but for its type and its time."""
+class ConditionState(NamedTuple):
+    """A condition without its type and time."""
 
     status: str
     reason: str
     message: str
 
 
-def verdicts(found: Found) -> dict[str, Verdict]:
-    """What each condition has to say."""
-    said = {name: Verdict("False", *fine) for name, fine in _FINE.items()}
-    if found.failures:
-        text = f"Failed to delete all resource types, {len(found.failures)} remaining: "
-        said[CONTENT_FAILURE] = Verdict("True", "ContentDeletionFailed", text + ", ".join(sorted(found.failures)))
-    if found.remaining:
-        counts = found.remaining.items()
+def condition_states(result: DeletionResult) -> dict[str, ConditionState]:
+    """The state of each condition after a pass, by type."""
+    states = {name: ConditionState("False", *texts) for name, texts in _FALSE.items()}
+    if result.failures:
+        text = f"Failed to delete all resource types, {len(result.failures)} remaining: "
+        message = text + ", ".join(sorted(result.failures))
+        states[CONTENT_FAILURE] = ConditionState("True", "ContentDeletionFailed", message)
+    if result.remaining:
+        counts = result.remaining.items()
         left = (f"{name.resource}.{name.group} has {count} resource instances" for name, count in counts)
-        text = "Some resources are remaining: "
-        said[CONTENT_REMAINING] = Verdict("True", "SomeResourcesRemain", text + ", ".join(sorted(left)))
-    if found.finalizers:
-        left = (f"{name} in {count} resource instances" for name, count in found.finalizers.items())
-        text = "Some content in the namespace has finalizers remaining: "
-        said[FINALIZERS_REMAINING] = Verdict("True", "SomeFinalizersRemain", text + ", ".join(sorted(left)))
-    return said
+        message = "Some resources are remaining: " + ", ".join(sorted(left))
+        states[CONTENT_REMAINING] = ConditionState("True", "SomeResourcesRemain", message)
+    if result.finalizers:
+        left = (f"{name} in {count} resource instances" for name, count in result.finalizers.items())
+        message = "Some content in the namespace has finalizers remaining: " + ", ".join(sorted(left))
+        states[FINALIZERS_REMAINING] = ConditionState("True", "SomeFinalizersRemain", message)
+    return states
 
 
-def put(namespace: Object, found: Found, now: dt.datetime) -> bool:
-    """Have a namespace say what was found, in place; whether that is news. Other conditions stay as they are."""
+def update_conditions(namespace: Object, result: DeletionResult, now: dt.datetime) -> bool:
+    """Set the conditions of a namespace in place; return True if any changed. Other conditions stay as they are."""
     conditions: list[Object] = namespace.setdefault("status", {}).setdefault("conditions", [])
-    known = {condition.get("type"): condition for condition in conditions}
+    current = {condition.get("type"): condition for condition in conditions}
     changed = False
-    for name, verdict in verdicts(found).items():
-        old = known.get(name)
-        if old is None:
-            old = {"type": name, "status": "", "lastTransitionTime": ""}
-            conditions.append(old)
-        elif Verdict(*(old.get(key, "") for key in Verdict._fields)) == verdict:
+    for name, state in condition_states(result).items():
+        condition = current.get(name)
+        if condition is None:
+            condition = {"type": name, "status": "", "lastTransitionTime": ""}
+            conditions.append(condition)
+        elif ConditionState(*(condition.get(key, "") for key in ConditionState._fields)) == state:
             continue
         changed = True
-        if old["status"] != verdict.status:
-            old["lastTransitionTime"] = format_time(now)
-        old.update(verdict._asdict())
+        if condition["status"] != state.status:
+            condition["lastTransitionTime"] = format_time(now)
+        condition.update(state._asdict())
     return changed

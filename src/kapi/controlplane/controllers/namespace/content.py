@@ -1,31 +1,22 @@
-"""What is in a namespace: which kinds, how many objects, what holds them, and how they are deleted.
+"""The content of a namespace: which resources have objects in it, how many, what blocks their deletion.
 
-Read from the watch caches, so that only kinds with something to delete are touched, whatever was defined a moment ago;
-deleted through the API. Kinds that are not served are not seen: nobody can delete what nobody can name.
+Read from the view, so that only resources with objects are touched, those defined a moment ago among them; deleted
+through the API. Objects of kinds that are not served are not seen, as no client could delete them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-
-from kapi.client.rest import METADATA_LIST
-from kapi.controlplane.controllers.inventory import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kapi.cache.watchcache import WatchCache
-    from kapi.client.client import Client
-    from kapi.controlplane.controllers.inventory import Inventory
+    from kapi.controlplane.controllers.view import ObjectView
+    from kapi.controlplane.controllers.writer import Writer
     from kapi.registry.resource import Resource
-
-_OPTIONS: Final = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-"""Dependents that are in the namespace go anyway, so nothing is to wait for them."""
-_SECONDS: Final = 600.0
-"""How long a collection may take to delete."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -33,89 +24,71 @@ class _Metadata(msgspec.Struct, rename="camel"):
     finalizers: list[str] = []
 
 
-class _Marked(msgspec.Struct):
+class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
-_decode = msgspec.json.Decoder(_Marked).decode
+_decode = msgspec.json.Decoder(_Object).decode
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """The objects of a resource that are in a namespace."""
 
     total: int
-    fresh: int
-    """How many of them have not been deleted yet."""
+    undeleted: int
+    """The number of objects that are not being deleted yet."""
     finalizers: Counter[str]
-    until: str
-    """When the grace of the last of them ends; empty when none has been deleted."""
+    grace_end: str
+    """The end of the last grace period; empty when no object is being deleted."""
 
 
-class Content:
+class NamespaceContent:
     """The content of namespaces, as of the last commit."""
 
-    def __init__(self, inventory: Inventory, client: Client) -> None:
-        self._inventory = inventory
-        self._client = client
-        self._pods = inventory.catalog.store("pods")
+    def __init__(self, view: ObjectView, writer: Writer) -> None:
+        self._view = view
+        self._writer = writer
+        self._pods = view.prefix("pods")
 
     def has_pods(self, namespace: str) -> bool:
-        """Whether there are pods in a namespace."""
-        return bool(self._pods.cache.count(f"{self._pods.prefix}{namespace}/"))
+        """Return True if there are Pods in a namespace."""
+        return self._view.count(f"{self._pods}{namespace}/") > 0
 
     def resources(self, namespace: str) -> list[Resource]:
-        """The resources that have objects in a namespace which can be deleted; pods first."""
-        found = [resource for resource in self._deletable() if _cache(resource).count(_prefix(resource, namespace))]
-        return sorted(found, key=lambda resource: resource.store is not self._pods)
+        """The deletable resources that have objects in a namespace; Pods first."""
+        found = [resource for resource in self._deletable() if self._view.count(_prefix(resource, namespace))]
+        return sorted(found, key=lambda resource: resource.stored.prefix != self._pods)
 
     def _deletable(self) -> Iterator[Resource]:
         return (
             resource
-            for resource in self._inventory.resources()
+            for resource in self._view.resources()
             if resource.namespaced and "deletecollection" in resource.verbs
         )
 
     def namespaces(self) -> set[str]:
-        """The names of all namespaces that have content, whether they are there or not."""
-        return {name for resource in self._deletable() for name in _namespaces(_cache(resource))}
+        """The names of all namespaces that have content, including those that do not exist."""
+        return {name for resource in self._deletable() for name in self._view.namespaces_of(resource.stored.prefix)}
 
-    def survey(self, resource: Resource, namespace: str) -> Left:
-        """What there is of a resource."""
-        items = _cache(resource).items(_prefix(resource, namespace))
+    def remaining(self, resource: Resource, namespace: str) -> Remaining:
+        """The objects of a resource that are in a namespace now."""
+        items = self._view.below(_prefix(resource, namespace))
         finalizers: Counter[str] = Counter()
-        fresh, until = 0, ""
+        undeleted, grace_end = 0, ""
         for item in items:
             metadata = _decode(b"{" + item.body).metadata
             finalizers.update(metadata.finalizers)
             if metadata.deletion_timestamp:
-                until = max(until, metadata.deletion_timestamp)
+                grace_end = max(grace_end, metadata.deletion_timestamp)
             else:
-                fresh += 1
-        return Left(len(items), fresh, finalizers, until)
+                undeleted += 1
+        return Remaining(len(items), undeleted, finalizers, grace_end)
 
     async def delete(self, resource: Resource, namespace: str) -> None:
-        """Delete all objects of a resource, or mark them, if something holds them."""
-        await self._client.rest.send(
-            "DELETE", path_of(resource, namespace), body=_OPTIONS, accept=METADATA_LIST, timeout=_SECONDS
-        )
-
-
-def _cache(resource: Resource) -> WatchCache:
-    return resource.stored.cache
+        """Delete all objects of a resource; those with finalizers or a grace period stay for a while."""
+        # Dependents in the namespace are deleted anyway, so nothing waits for them (Background).
+        await self._writer.delete_collection(resource, namespace)
 
 
 def _prefix(resource: Resource, namespace: str) -> str:
     return f"{resource.stored.prefix}{namespace}/"
-
-
-def _namespaces(cache: WatchCache) -> Iterator[str]:
-    """The namespaces that occur in a cache: one look at each, not at each object."""
-    start = cache.prefix
-    while True:
-        items, _ = cache.page("", start, 1)
-        if not items:
-            return
-        namespace = items[0].namespace
-        yield namespace
-        # Keys are sorted, and "0" follows "/".
-        start = f"{cache.prefix}{namespace}0"

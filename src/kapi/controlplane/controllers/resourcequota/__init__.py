@@ -1,5 +1,1 @@
-"""Quotas: how much of what it may use a namespace does use."""
-
-from kapi.controlplane.controllers.resourcequota.controller import count_quotas
-
-__all__ = ["count_quotas"]
+"""The resourcequota controller: keeps the status of ResourceQuotas up to date."""

@@ -1,0 +1,4 @@
+"""The endpointslice-mirroring controller: EndpointSlices of Endpoints that no controller wrote.
+
+`mirror` computes them, `controller` reconciles.
+"""
