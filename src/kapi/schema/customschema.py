@@ -1,10 +1,10 @@
-"""What can be done with the schema of a custom kind at one version: the same door as `typed.KindSchema` has.
+"""The schema of a custom kind at one version, with the interface of `builtin.typed.KindSchema`.
 
 Nothing is compiled until an object needs it, so that a thousand definitions cost little; then each step becomes a
 function on plain objects, once.
 
-A definition without a schema, and one of the old form that says `preserveUnknownFields`, keeps what it is given:
-nothing is pruned then. What a schema demands is judged all the same.
+A definition without a schema, and a v1beta1 one with `preserveUnknownFields`, keeps unknown fields: nothing is pruned
+then. Objects are validated all the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from kapi.schema.builtin.scalars import TypeMismatch
-from kapi.schema.rules.validator import compile_rules, not_judged
+from kapi.schema.rules.validator import compile_rules, skipped_rules
 from kapi.schema.structural.defaulting import compile_default
 from kapi.schema.structural.defaultvalues import prune_defaults
 from kapi.schema.structural.listtypes import check_update, compile_list_types
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.api.ownership.shape import Shape
     from kapi.schema.builtin.mergekeys import MergeNode
-    from kapi.schema.rules.validator import Judge
+    from kapi.schema.rules.validator import RuleValidator
 
     Reader = Callable[[Any], list[str]]
     Check = Callable[[Any, str], list[FieldError]]
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class CustomSchema:
-    """The rules of one version of a custom kind. Methods change what they say and nothing else, from any thread."""
+    """Decoding, defaulting and validation for one version of a custom kind. Safe to share between threads."""
 
     def __init__(self, load: Callable[[], Mapping[str, Any] | None], *, preserve_unknown: bool) -> None:
         self._load = load
@@ -66,7 +66,7 @@ class CustomSchema:
         if self._default is not None:
             self._default(obj)
 
-    # -- judging ----------------------------------------------------------------------------------------------------
+    # -- validation -----------------------------------------------------------------------------------------------
 
     def validate(
         self,
@@ -76,38 +76,40 @@ class CustomSchema:
         extra: list[FieldError] | None = None,
         warnings: list[str] | None = None,
     ) -> list[FieldError]:
-        """Judge an object, or the change from `old`: what did not change is not judged again.
+        """The errors of an object, or of the change from `old`, where unchanged values are not validated again.
 
-        `extra` are errors found elsewhere that come before those of lists and rules. Rules broken where nothing
-        changed are told in `warnings`.
+        `extra` are errors found elsewhere, which come before those of lists and rules. Failed rules of unchanged values
+        are added to `warnings`.
         """
         if self._schema is None:
             return list(extra or ())
         errors = self._validate(obj, old, "")
         errors += extra or ()
-        return self._judge(obj, old, errors, warnings)
+        return self._validate_rules(obj, old, errors, warnings)
 
     def validate_status(
         self, obj: Object, old: Object, *, extra: list[FieldError] | None = None, warnings: list[str] | None = None
     ) -> list[FieldError]:
-        """Judge a change of the status: that part alone by the schema, and the whole by its rules."""
+        """The errors of a change of status: by the schema for that part alone, by the rules for the whole object."""
         errors: list[FieldError] = []
         if self._schema is None:
             return list(extra or ())
         if "status" in obj and self._validate_status is not None:
             errors += self._validate_status(obj["status"], old.get("status", MISSING), "status")
         errors += extra or ()
-        return self._judge(obj, old, errors, warnings)
+        return self._validate_rules(obj, old, errors, warnings)
 
-    def _judge(self, obj: Object, old: Any, errors: list[FieldError], warnings: list[str] | None) -> list[FieldError]:
-        embedded, lists, rules = self._judging
+    def _validate_rules(
+        self, obj: Object, old: Any, errors: list[FieldError], warnings: list[str] | None
+    ) -> list[FieldError]:
+        embedded, lists, rules = self._checks
         if embedded is not None:
             errors += embedded(obj, "")
         if lists is not None:
-            # Those who have repeated items already may keep them.
+            # Objects that have repeated items already may keep them.
             errors += lists(obj, "") if old is MISSING else check_update(lists, obj, old)
         if rules is not None:
-            skipped = not_judged(errors)
+            skipped = skipped_rules(errors)
             errors += [skipped] if skipped is not None else rules(obj, old, warnings=warnings)
         return errors
 
@@ -122,7 +124,7 @@ class CustomSchema:
 
     @property
     def merge(self) -> MergeNode:
-        """Strategic merge patches are refused before anybody gets here."""
+        """Custom kinds have none: strategic merge patches are refused before this is called."""
         raise TypeError("custom kinds have no strategic merge")
 
     # -- compiled on first use --------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ class CustomSchema:
 
     @functools.cached_property
     def _structural(self) -> Schema | None:
-        """The schema, if more than validation can follow it; those of the old form may not be of that kind."""
+        """The schema, if it is structural; v1beta1 schemas need not be."""
         return None if self._props is None or unconvertible(self._props) is not None else self._schema
 
     @functools.cached_property
@@ -174,7 +176,7 @@ class CustomSchema:
         return None if status is None else compile_validator(status)
 
     @functools.cached_property
-    def _judging(self) -> tuple[Check | None, Check | None, Judge | None]:
+    def _checks(self) -> tuple[Check | None, Check | None, RuleValidator | None]:
         schema = self._structural
         if schema is None:
             return None, None, None

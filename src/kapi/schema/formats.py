@@ -1,8 +1,8 @@
-"""The formats a schema may ask of a string, each as a question about a text.
+"""The formats of strings that schemas can name, each with a function that validates a text.
 
-A format that is not in `SUPPORTED` says nothing: it is documentation, as are the number formats on a string and any
-format on a list or an object. Dashes in the name do not count, so `date-time` and `datetime` are one format. All of
-these have been known to the reference since custom resources exist, but for the two `k8s` names, which came with 1.34.
+A format that is not in `SUPPORTED` is documentation only, as are the number formats on a string and any format on a
+list or an object. Dashes in the name do not count, so `date-time` and `datetime` are one format. Kubernetes has had all
+of these since custom resources exist, but for the two `k8s` names, which came with 1.34.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING, Final
 import re2
 
 from kapi.api.go.durations import parse_duration
-from kapi.schema.structural.checks import addresses
+from kapi.schema import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kapi.schema.structural.model import Schema
-
-    Judge = Callable[[str], bool]
+    Validator = Callable[[str], bool]
 
 _INT64_MAX: Final = 2**63 - 1
 _DIGITS: Final = frozenset("0123456789")
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-def _pattern(expression: str) -> Judge:
+def _pattern(expression: str) -> Validator:
     match = re.compile(expression).fullmatch
     return lambda text: match(text) is not None
 
@@ -45,7 +43,7 @@ _LOOSE_UNIT: Final = _pattern(
 
 
 def is_date(text: str) -> bool:
-    """A day of the calendar, `2006-01-02`."""
+    """Return True if the text is a day of the calendar, `2006-01-02`."""
     match = _DATE(text)
     if match is None:
         return False
@@ -57,14 +55,14 @@ def is_date(text: str) -> bool:
 
 
 def is_date_time(text: str) -> bool:
-    """A day, a `T` and a time with an offset. What follows a second `T` is not looked at."""
+    """Return True for a day, a `T` and a time with an offset. Text after a second `T` is ignored."""
     day, separator, rest = text.lower().partition("t")
     match = _CLOCK(rest.partition("t")[0]) if separator and is_date(day) else None
     return match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
 def is_duration(text: str) -> bool:
-    """A duration as Go writes it, or any text with a number and a unit of time in it, such as `2 weeks`."""
+    """Return True for a duration as Go writes it, or any text with a number and a unit of time, such as `2 weeks`."""
     if _is_go_duration(text):
         return True
     found = False
@@ -164,14 +162,14 @@ _HEX: Final = "[0-9a-fA-F]"
 _COLOUR: Final = r"[\t\n\f\r ]*(?:0|[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5])[\t\n\f\r ]*"
 
 
-def _uuid(third: str, fourth: str) -> Judge:
+def _uuid(third: str, fourth: str) -> Validator:
     return _pattern(f"{_HEX}{{8}}-?{_HEX}{{4}}-?{third}-?{fourth}-?{_HEX}{{12}}")
 
 
 _FOUR: Final = f"{_HEX}{{4}}"
 _VARIANT: Final = f"[89abAB]{_HEX}{{3}}"
 
-JUDGES: Final[dict[str, Judge]] = {
+VALIDATORS: Final[dict[str, Validator]] = {
     "bsonobjectid": _pattern(f"{_HEX}{{24}}"),
     "uri": addresses.is_request_uri,
     "email": addresses.is_email,
@@ -199,9 +197,9 @@ JUDGES: Final[dict[str, Judge]] = {
     "k8sshortname": is_short_name,
     "k8slongname": is_long_name,
 }
-"""The question for each supported format, by its name without dashes."""
+"""The function that validates each supported format, by its name without dashes."""
 
-SUPPORTED: Final = frozenset(JUDGES)
+SUPPORTED: Final = frozenset(VALIDATORS)
 NUMERIC: Final = {"integer": frozenset({"int32", "int64"}), "number": frozenset({"float", "double"})}
 
 
@@ -210,14 +208,8 @@ def normalized(name: str) -> str:
     return name.replace("-", "")
 
 
-def is_recognized(schema: Schema) -> bool:
-    """Whether the format of a schema means anything for its type. No format always does."""
-    return not schema.format or supported_format(schema) != ""
-
-
-def supported_format(schema: Schema) -> str:
-    """The format of a schema as it is written there, or nothing where it has no meaning."""
-    kind = "" if schema.int_or_string else schema.type
+def supported_format(name: str, kind: str) -> str:
+    """The name of a format as it is written, if values of a type are validated by it, else nothing."""
     if kind in {"", "string"}:
-        return schema.format if normalized(schema.format) in SUPPORTED else ""
-    return schema.format if schema.format in NUMERIC.get(kind, ()) else ""
+        return name if normalized(name) in SUPPORTED else ""
+    return name if name in NUMERIC.get(kind, ()) else ""

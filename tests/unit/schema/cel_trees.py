@@ -41,7 +41,7 @@ def show(expr: Expr) -> str:
                 f"{{{', '.join('?' * one.optional + show(one.key) + ': ' + show(one.value) for one in expr.entries)}}}"
             )
         case StructExpr():
-            return f"{expr.name}{{{', '.join(f'{name}: {show(value)}' for name, value in expr.fields)}}}"
+            return f"{expr.name}{{{', '.join(f'{one.name}: {show(one.value)}' for one in expr.fields)}}}"
         case Comprehension():
             names = f"{expr.variable}, {expr.second}" if expr.second else expr.variable
             init, condition, step, result = map(show, (expr.init, expr.condition, expr.step, expr.result))
@@ -61,7 +61,7 @@ def nodes(expr: Expr) -> Iterator[Expr]:
         case MapExpr():
             below = [part for entry in expr.entries for part in (entry.key, entry.value)]
         case StructExpr():
-            below = [value for _, value in expr.fields]
+            below = [one.value for one in expr.fields]
         case Comprehension():
             below = [expr.range, expr.init, expr.condition, expr.step, expr.result]
         case _:

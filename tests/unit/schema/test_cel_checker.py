@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kapi.schema.cel.check.checker import CheckErrors, check
+from kapi.schema.cel.check.declarations import Declarations
+from kapi.schema.cel.libraries import standard
 from kapi.schema.cel.libraries.standard import STANDARD
+from kapi.schema.cel.library import Functions, Library
 from kapi.schema.cel.syntax.ast import Call, Checked, Select, StructExpr
 from kapi.schema.cel.syntax.issues import ExpressionErrors
 from kapi.schema.cel.syntax.parser import DEEPEST, SyntaxErrors, parse
@@ -22,11 +25,17 @@ from kapi.schema.cel.types import BOOL, DYN, INT, LIST, STRING, Object, Overload
 if TYPE_CHECKING:
     import random
 
-FORMAT = {"format": (Overload("string_format", (STRING, list_of(DYN)), STRING, member=True),)}
+FORMAT = Library(
+    name="format",
+    functions={"format": (Overload("string_format", (STRING, list_of(DYN)), STRING, member=True),)},
+    implementations={},
+    types={"net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR")},
+)
+FUNCTIONS = Functions((standard.LIBRARY, FORMAT))
 
 
 def checked(source: str, **variables: Type) -> Checked:
-    return check(parse(source), source, {**VARIABLES, **variables}, {**STANDARD, **FORMAT})
+    return check(parse(source), source, Declarations({**VARIABLES, **variables}, FUNCTIONS, {}))
 
 
 def complaints(source: str, **variables: Type) -> list[str]:
@@ -259,7 +268,7 @@ def test_what_is_formatted_may_be_of_several_types(source: str) -> None:
     assert checked(source).type == STRING
 
 
-def test_messages_cannot_be_made() -> None:
+def test_only_declared_object_types_can_be_constructed() -> None:
     assert complaints("foo.Bar{a: 1}") == ["1:8: undeclared reference to 'foo.Bar' (in container '')"]
     assert complaints("int{}") == ["1:4: 'int' is not a message type"]
     assert complaints("self{}") == ["1:5: 'selfType' is not a type"]
@@ -267,13 +276,13 @@ def test_messages_cannot_be_made() -> None:
 
 
 def test_functions_are_those_that_are_given() -> None:
-    double = {"twice": (Overload("twice_int", (INT,), INT), Overload("twice_member", (INT,), STRING, member=True))}
-    source = "twice(1)"
-    assert check(parse(source), source, {}, double).type == INT
-    source = "1.twice()"
-    assert check(parse(source), source, {}, double).type == STRING
+    overloads = (Overload("twice_int", (INT,), INT), Overload("twice_member", (INT,), STRING, member=True))
+    library = Library(name="test", functions={"twice": overloads}, implementations={})
+    declared = Declarations({}, Functions((library,)), {})
+    assert check(parse("twice(1)"), "twice(1)", declared).type == INT
+    assert check(parse("1.twice()"), "1.twice()", declared).type == STRING
     with pytest.raises(CheckErrors, match="undeclared reference to 'size'"):
-        check(parse("size('a')"), "size('a')", {}, double)
+        check(parse("size('a')"), "size('a')", declared)
 
 
 @pytest.mark.parametrize(

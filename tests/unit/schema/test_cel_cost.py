@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.schema.cel.cost.estimates import LARGEST, NOTHING_YET, UNKNOWN, ZERO, Estimate, exactly, wrapped
-from kapi.schema.cel.cost.estimator import sizes_of
-from kapi.schema.cel.engine import Expression, compile_expression
+from kapi.schema.cel.environment import Environment
 from kapi.schema.cel.types import BOOL
-from kapi.schema.rules.declarations import declare
+from kapi.schema.rules.declarations import declare, sizes_of
 from kapi.schema.structural.model import read
+
+if TYPE_CHECKING:
+    from kapi.schema.cel.run.program import Program
 
 CORPUS = json.loads(Path(__file__).with_name("cel_cost_corpus.json").read_text())
 DECLARED = declare(read(CORPUS["schema"]), root=True)
 
 
-def compiled(source: str) -> Expression:
+def compiled(source: str) -> Program:
     assert DECLARED is not None
     of = DECLARED.type()
-    return compile_expression(source, {"self": of, "oldSelf": of}, BOOL)
+    return Environment({"self": of, "oldSelf": of}).compile(source, BOOL)
 
 
 def cost(source: str) -> Estimate:
     assert DECLARED is not None
-    return compiled(source).cost(sizes_of(DECLARED))
+    return compiled(source).estimate(sizes_of(DECLARED))
 
 
 @pytest.mark.parametrize(("source", "most"), CORPUS["costs"], ids=range(len(CORPUS["costs"])))

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.libraries.lists import GENERAL
-from kapi.schema.cel.libraries.lists import IMPLEMENTATIONS as LISTS
+from kapi.schema.cel.libraries import extlists
+from kapi.schema.cel.libraries import lists as list_library
+from kapi.schema.cel.libraries.extlists import GENERAL
 from kapi.schema.cel.libraries.sets import IMPLEMENTATIONS as SETS
 from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.values import Concat, Duration, EvaluationError, Uint
 
 NUMBERS = st.lists(st.integers(-5, 5), max_size=8)
+
+LISTS = {**list_library.IMPLEMENTATIONS, **extlists.IMPLEMENTATIONS}
 
 
 @given(NUMBERS)

@@ -8,44 +8,47 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.schema.cel.check.checker import check
-from kapi.schema.cel.libraries import FUNCTIONS
+from kapi.schema.cel.environment import Environment
+from kapi.schema.cel.libraries import LIBRARIES
 from kapi.schema.cel.libraries.cidr import Network
 from kapi.schema.cel.libraries.ip import Address
 from kapi.schema.cel.libraries.namedformats import Format
 from kapi.schema.cel.libraries.quantity import Amount
 from kapi.schema.cel.libraries.semver import Version
-from kapi.schema.cel.libraries.standard import STANDARD
 from kapi.schema.cel.libraries.urls import Location
-from kapi.schema.cel.run.program import BudgetExceeded, EvaluationError, Program, ProgramError, compile_program
-from kapi.schema.cel.syntax.parser import parse
+from kapi.schema.cel.library import Functions, Library
+from kapi.schema.cel.run.code import BudgetExceeded, ProgramError
 from kapi.schema.cel.times import format_timestamp
 from kapi.schema.cel.types import BOOL, DOUBLE, DYN, INT, STRING, UINT, Object, Overload, Type, list_of, map_of
-from kapi.schema.cel.values import MAX_INT, MIN_INT, Duration, Optional, Timestamp, Uint, is_list
+from kapi.schema.cel.values import MAX_INT, MIN_INT, Duration, EvaluationError, Optional, Timestamp, Uint, is_list
 from kapi.schema.rules.adapters import adapter
 from kapi.schema.rules.declarations import declare
 from kapi.schema.structural.model import read
 
+if TYPE_CHECKING:
+    from kapi.schema.cel.run.program import Program
+
 TABLE = json.loads(Path(__file__).with_name("cel_outcomes.json").read_text())
 SCHEMA = read(TABLE["schema"])
 ADAPT = adapter(SCHEMA)
-ALL = {**STANDARD, **FUNCTIONS}
+BASE = Environment()
+NO_LIMIT = 2**64
 OPAQUE = {Address: "ip", Network: "cidr", Amount: "quantity", Version: "semver", Location: "url", Format: "format"}
 
 
-def program(source: str, functions: dict[str, tuple[Overload, ...]] = ALL, **variables: Type) -> Program:
-    return compile_program(check(parse(source), source, variables, functions))
+def program(source: str, **variables: Type) -> Program:
+    return BASE.extend(variables).compile(source)
 
 
-def run(source: str, budget: int | None = None, **variables: tuple[Type, Any]) -> tuple[Any, int]:
+def run(source: str, budget: int = NO_LIMIT, **variables: tuple[Type, Any]) -> tuple[Any, int]:
     types = {name: type_ for name, (type_, _) in variables.items()}
-    return program(source, **types).run({name: value for name, (_, value) in variables.items()}, budget)
+    return program(source, **types).evaluate({name: value for name, (_, value) in variables.items()}, budget)
 
 
 def described(value: Any) -> Any:
@@ -92,7 +95,7 @@ def outcome(source: str, self_type: Type, value: Any) -> dict[str, Any]:
     except ProgramError as error:
         return {"program": error.text}
     try:
-        result, cost = compiled.run({"self": value})
+        result, cost = compiled.evaluate({"self": value})
     except EvaluationError as error:
         return {"error": error.text, "cost": error.cost}
     return {"value": described(result), "cost": cost}
@@ -145,11 +148,12 @@ def test_a_hostile_loop_stops_soon_after_its_budget_is_gone(source: str) -> None
         rounds += 1
         return True
 
-    functions = {**ALL, "seen": (Overload("seen", (INT,), BOOL),)}
-    checked = check(parse(source.removeprefix("true || ")), source, {"items": NUMBERS}, functions)
-    compiled = compile_program(checked, {"seen": seen})
+    library = Library(
+        name="test", functions={"seen": (Overload("seen", (INT,), BOOL),)}, implementations={"seen": seen}
+    )
+    compiled = BASE.extend({"items": NUMBERS}, libraries=[library]).compile(source.removeprefix("true || "))
     with pytest.raises(BudgetExceeded):
-        compiled.run({"items": [*range(1000)]}, 500)
+        compiled.evaluate({"items": [*range(1000)]}, 500)
     assert rounds < 500
 
 
@@ -190,9 +194,9 @@ def test_adding_long_lists_in_a_loop_copies_nothing() -> None:
 
 def test_a_program_keeps_nothing_between_runs() -> None:
     compiled = program("items.map(x, x * 2) + [0]", items=NUMBERS)
-    assert compiled.run({"items": [1, 2]})[0] == [2, 4, 0]
-    assert compiled.run({"items": []})[0] == [0]
-    assert compiled.run({"items": [1, 2]})[0] == [2, 4, 0]
+    assert compiled.evaluate({"items": [1, 2]})[0] == [2, 4, 0]
+    assert compiled.evaluate({"items": []})[0] == [0]
+    assert compiled.evaluate({"items": [1, 2]})[0] == [2, 4, 0]
 
 
 def test_a_run_changes_nothing_of_what_it_is_given() -> None:
@@ -205,14 +209,14 @@ def test_a_run_changes_nothing_of_what_it_is_given() -> None:
 
 def test_results_of_two_runs_do_not_share_their_lists() -> None:
     compiled = program("items.filter(x, x > 0)", items=NUMBERS)
-    first, second = (compiled.run({"items": [1]})[0] for _ in range(2))
+    first, second = (compiled.evaluate({"items": [1]})[0] for _ in range(2))
     assert first == second
     assert first is not second
 
 
 def test_a_missing_variable_is_an_error() -> None:
     with pytest.raises(EvaluationError, match=r"no such attribute\(s\): n"):
-        program("n == 1", n=INT).run({})
+        program("n == 1", n=INT).evaluate({})
 
 
 @pytest.mark.parametrize(
@@ -252,18 +256,14 @@ def test_an_expression_that_can_never_run_is_refused_when_it_is_compiled(source:
         program(source)
 
 
-def test_implementations_can_be_added_by_overload() -> None:
-    functions = {**ALL, "twice": (Overload("twice_int", (INT,), INT),)}
-    checked = check(parse("twice(twice(n))"), "twice(twice(n))", {"n": INT}, functions)
-    assert compile_program(checked, {"twice_int": lambda value: value * 2}).run({"n": 3}) == (12, 3)
+def test_a_function_without_an_implementation_is_refused_when_it_is_compiled() -> None:
+    library = Library(name="test", functions={"twice": (Overload("twice_int", (INT,), INT),)}, implementations={})
     with pytest.raises(ProgramError, match="no such overload: twice"):
-        compile_program(checked)
+        BASE.extend({"n": INT}, libraries=[library]).compile("twice(n)")
 
 
 def test_every_declared_overload_can_be_called() -> None:
     """But for those that the compiler knows by their function."""
-    from kapi.schema.cel.run.program import _ALL
-
     by_function = {
         "_?_:_",
         "_&&_",
@@ -277,9 +277,10 @@ def test_every_declared_overload_can_be_called() -> None:
         "or",
         "orValue",
     }
-    declared = {one.id for name, overloads in ALL.items() if name not in by_function for one in overloads}
-    assert declared - set(_ALL) == set()
-    assert set(_ALL) - declared == set()
+    functions = Functions(LIBRARIES)
+    overloads = functions.overloads.items()
+    declared = {one.id for name, overloads in overloads if name not in by_function for one in overloads}
+    assert declared == set(functions.implementations)
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
@@ -304,18 +305,18 @@ def test_integers_are_exact_or_an_error(op: str, left: int, right: int) -> None:
     expected = exact(op, left, right)
     overflows = left == MIN_INT and right == -1 if op == "%" else expected is None or not MIN_INT <= expected <= MAX_INT
     if expected is not None and not overflows:
-        assert OPERATORS[op].run({"a": left, "b": right})[0] == expected
+        assert OPERATORS[op].evaluate({"a": left, "b": right})[0] == expected
         return
     by_zero = "division by zero" if op == "/" else "modulus by zero"
     with pytest.raises(EvaluationError, match=by_zero if expected is None else "integer overflow"):
-        OPERATORS[op].run({"a": left, "b": right})
+        OPERATORS[op].evaluate({"a": left, "b": right})
 
 
 @given(op=st.sampled_from("+-*/%"), left=st.integers(0, 2**64 - 1), right=st.integers(0, 2**64 - 1) | st.integers(0, 3))
 def test_unsigned_integers_are_exact_or_an_error(op: str, left: int, right: int) -> None:
     expected = exact(op, left, right)
     try:
-        value, _ = UNSIGNED[op].run({"a": Uint(left), "b": Uint(right)})
+        value, _ = UNSIGNED[op].evaluate({"a": Uint(left), "b": Uint(right)})
     except EvaluationError:
         assert expected is None or not 0 <= expected < 2**64
     else:
@@ -328,7 +329,7 @@ DOUBLES = {op: program(f"a {op} b", a=DOUBLE, b=DOUBLE) for op in "+-*/"}
 
 @given(op=st.sampled_from("+-*/"), left=st.floats(), right=st.floats())
 def test_floats_never_fail(op: str, left: float, right: float) -> None:
-    value, _ = DOUBLES[op].run({"a": left, "b": right})
+    value, _ = DOUBLES[op].evaluate({"a": left, "b": right})
     assert isinstance(value, float)
     if right and op == "/" and math.isfinite(left / right):
         assert value == left / right
@@ -342,12 +343,12 @@ def test_logic_forgives_errors_only_when_another_answer_decides(answers: list[st
     for op, decisive in (("&&", "false"), ("||", "true")):
         compiled = program(f" {op} ".join(answers), n=INT)
         if decisive in answers:
-            assert compiled.run({"n": 1})[0] is (decisive == "true")
+            assert compiled.evaluate({"n": 1})[0] is (decisive == "true")
         elif ANSWERS[2] in answers:
             with pytest.raises(EvaluationError, match="division by zero"):
-                compiled.run({"n": 1})
+                compiled.evaluate({"n": 1})
         else:
-            assert compiled.run({"n": 1})[0] is (decisive == "false")
+            assert compiled.evaluate({"n": 1})[0] is (decisive == "false")
 
 
 LOOPS = {
@@ -367,6 +368,6 @@ def test_loops_answer_as_logic_does(items: list[int]) -> None:
     for name, compiled in LOOPS.items():
         if expected[name] is None:
             with pytest.raises(EvaluationError, match="division by zero"):
-                compiled.run({"items": items})
+                compiled.evaluate({"items": items})
         else:
-            assert compiled.run({"items": items})[0] == expected[name]
+            assert compiled.evaluate({"items": items})[0] == expected[name]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.api.go.text import parse_bool, parse_float, parse_int, parse_uint, plain_float, quote, short_float
-from kapi.schema.cel.run.operations import add_lists, compile_pattern
+from kapi.schema.cel.run.operations import add_lists
+from kapi.schema.cel.run.patterns import compile_pattern
 from kapi.schema.cel.times import clock_in, clock_of, format_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import Type
 from kapi.schema.cel.values import (

@@ -1,7 +1,7 @@
 """The types of the expression language.
 
 Types are values: two of them are equal when they mean the same. `str()` of one is how messages write it. An object
-type has named fields and is made from a schema; its name is a path such as `selfType.spec`.
+type has named fields; its name is a path such as `selfType.spec` or `Object.metadata`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,14 @@ class Param(Type):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Object(Type):
-    """A type with named fields; equal only to itself."""
+    """A type with named fields. Two are exchangeable when they have one name.
+
+    Fields are looked up with `get`, so a mapping may make them when they are first asked for, or know any name. Values
+    are dictionaries; those of a constructible type may also be `values.Constructed`.
+    """
 
     fields: Mapping[str, Type] = field(default_factory=dict)
+    constructible: bool = False
 
 
 BOOL: Final = Type("bool")
@@ -96,3 +101,18 @@ class Overload:
     args: tuple[Type, ...]
     result: Type
     member: bool = False
+    parameters: tuple[str, ...] = field(init=False, compare=False)
+    """The names of the type parameters in the arguments and the result."""
+
+    def __post_init__(self) -> None:
+        names: dict[str, None] = {}
+        for type_ in (*self.args, self.result):
+            _collect_parameters(type_, names)
+        object.__setattr__(self, "parameters", tuple(names))
+
+
+def _collect_parameters(type_: Type, names: dict[str, None]) -> None:
+    if isinstance(type_, Param):
+        names[type_.name] = None
+    for param in type_.params:
+        _collect_parameters(param, names)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from kapi.api.go.text import plain_float, short_float
-from kapi.schema.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMESTAMP, UINT, Type
+from kapi.schema.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMESTAMP, UINT, Object, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -161,6 +161,18 @@ class Opaque:
         return bool(self == other)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Constructed:
+    """An object that an expression constructed. Fields that were not given are absent."""
+
+    type: Object
+    fields: dict[str, Any]
+
+    def same(self, other: Constructed) -> bool:
+        """Return True if both are of one type and have equal fields."""
+        return self.type.name == other.type.name and _equal_maps(self.fields, other.fields)
+
+
 LIST_TYPE: Final = Type("list")
 MAP_TYPE: Final = Type("map")
 TYPE_TYPE: Final = Type("type")
@@ -194,10 +206,12 @@ _PLAIN: Final = frozenset({str, int, bool, bytes, Uint, float, Duration, Timesta
 def type_of(value: Any) -> Type:
     """The type of a value at run time; lists and maps do not tell of what."""
     found = _TYPES.get(type(value))
-    if found is None:
-        assert isinstance(value, Opaque)
-        return value.cel_type
-    return found
+    if found is not None:
+        return found
+    if isinstance(value, Constructed):
+        return Type(value.type.name)
+    assert isinstance(value, Opaque)
+    return value.cel_type
 
 
 def is_list(value: Any) -> bool:
@@ -236,7 +250,7 @@ def equal(left: Any, right: Any) -> bool:
         return isinstance(right, Type) and left.name == right.name
     if isinstance(left, Opaque):
         return left.same(right) if kind is type(right) else no_such_overload()
-    return False
+    return isinstance(left, Constructed) and isinstance(right, Constructed) and left.same(right)
 
 
 def _equal_maps(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
@@ -329,11 +343,13 @@ def size_of(value: Any) -> int:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a value is the zero of its type: empty, false, null, nought."""
+    """Return True if a value is the zero of its type: empty, false, null, 0."""
     if isinstance(value, Timestamp):
         return value.nanos == FIRST_SECOND * SECOND
     if isinstance(value, Duration):
         return value.nanos == 0
+    if isinstance(value, Constructed):
+        return not value.fields
     return type(value) in _TYPES and not isinstance(value, (Optional, Type)) and not value
 
 
@@ -358,4 +374,6 @@ def show(value: Any) -> str:
         return f"{{{', '.join(f'{show(key)}: {show(item)}' for key, item in value.items())}}}"
     if isinstance(value, Optional):
         return f"optional({show(value.value)})" if value.present else "optional.none()"
+    if isinstance(value, Constructed):
+        return f"{value.type.name}{show(value.fields)}"
     return "null" if value is None else str(value)

@@ -12,7 +12,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.syntax.ast import Comprehension, Expr, Ident, Select, children
 from kapi.schema.cel.syntax.identifiers import unescape
 from kapi.schema.cel.times import parse_duration, parse_timestamp
 from kapi.schema.cel.values import Duration, EvaluationError, MapList, SetList
@@ -179,7 +179,7 @@ def touched(expr: Expr, variable: str) -> Touched | None:
         elif isinstance(one, Comprehension) and variable in (one.variable, one.second, one.accumulator):
             return None
         else:
-            waiting.extend(_parts(one))
+            waiting.extend(children(one))
     return found
 
 
@@ -198,19 +198,3 @@ def merge(left: Touched | None, right: Touched | None) -> Touched | None:
     for name, below in right.items():
         merged[name] = merge(merged[name], below) if name in merged else below
     return merged
-
-
-def _parts(expr: Expr) -> list[Expr]:
-    match expr:
-        case Call():
-            return [*expr.args, expr.target] if expr.target else expr.args
-        case ListExpr():
-            return expr.elements
-        case MapExpr():
-            return [part for entry in expr.entries for part in (entry.key, entry.value)]
-        case StructExpr():
-            return [value for _, value in expr.fields]
-        case Comprehension():
-            return [expr.range, expr.init, expr.condition, expr.step, expr.result]
-        case Literal() | Ident() | Select():
-            return []

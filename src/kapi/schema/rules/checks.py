@@ -1,7 +1,7 @@
-"""Rules of a definition, judged before it is accepted: do they compile, and can they become too expensive?
+"""Validation of the rules in a definition, before it is accepted: they must compile and not be too expensive.
 
 A rule that sits below lists and maps runs once for each item, so its estimated cost is multiplied by how many there may
-be: as the schema limits them, or else as many as fit into one request. Texts and limits are the reference's.
+be: as the schema limits them, or else as many as fit into one request. Texts and limits are those of kube-apiserver.
 """
 
 from __future__ import annotations
@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from kapi.api.fielderror import FieldError, forbidden, not_supported, required
 from kapi.schema.cel.cost.estimates import LARGEST
-from kapi.schema.cel.cost.estimator import sizes_of
-from kapi.schema.cel.engine import Expression, ResultTypeError, compile_expression
-from kapi.schema.cel.run.program import ProgramError
 from kapi.schema.cel.syntax.identifiers import escape
-from kapi.schema.cel.syntax.issues import ExpressionErrors
-from kapi.schema.cel.types import BOOL, STRING, Type, optional_of
-from kapi.schema.rules.declarations import REQUEST_BYTES, Declaration, declare
+from kapi.schema.rules.compiler import OLD_SELF, RuleError, compile_message, compile_rule, rule_environment
+from kapi.schema.rules.declarations import REQUEST_BYTES, Declaration, declare, sizes_of
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.model import Schema
 from kapi.schema.structural.report import Report, join
@@ -26,11 +22,9 @@ from kapi.schema.structural.wording import invalid, json_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from kapi.schema.cel.types import Type
     from kapi.schema.structural.model import Rule
     from kapi.schema.structural.report import Path
-
-SELF: Final = "self"
-OLD_SELF: Final = "oldSelf"
 
 _EXPRESSION_LIMIT: Final = 10_000_000
 _TOTAL_LIMIT: Final = 100_000_000
@@ -47,10 +41,10 @@ def check_rules(
     known: Collection[FieldError] = (),
     cost_limited: bool = True,
 ) -> list[FieldError]:
-    """All that is wrong with the rules of a resource's schema, which stands at `path` in its definition.
+    """The errors of the rules in a resource's schema, which is at `path` in its definition.
 
-    Expressions are not looked at when the schema is not structural or has defaults that it refuses, nor where one of
-    the other errors in `known` is at or below the place of the rule. `cost_limited` is False on an update that leaves
+    Expressions are not compiled when the schema is not structural or has invalid defaults, nor where one of the other
+    errors in `known` is at or below the place of the rule. `cost_limited` is False on an update that leaves
     the schema as it was; then single expressions may be too expensive, since they were accepted once.
     """
     checks = _Checks(known=[error.field for error in known], cost_limited=cost_limited)
@@ -69,11 +63,11 @@ class _Place:
     repeats: int | None
     """How many values there may be here at most in one object; None when nothing limits them."""
     declaration: Declaration | None = None
-    """Taken from above, where something above has rules."""
+    """Part of the declaration of the schema above, where that has rules."""
     uncorrelated: Path = None
-    """The highest list above whose items cannot be told apart."""
+    """The highest list above whose items cannot be correlated with those of the old object."""
     is_typed: bool = True
-    """False where expressions are not looked at, as inside `not`, `allOf` and the like."""
+    """False where expressions are not compiled, as inside `not` and `allOf`."""
 
 
 @dataclass(slots=True)
@@ -86,7 +80,7 @@ class _Checks:
     most_expensive: list[tuple[int, str]] = field(default_factory=list)
 
     def visit(self, place: _Place) -> bool:
-        """Check everything at a place and below; say whether the schema is sound there, apart from expressions."""
+        """Check a place and everything below; return True if the schema is valid there, apart from expressions."""
         schema = place.schema
         if schema.rules and place.declaration is None and place.is_typed:
             place.declaration = declare(schema, root=place.is_root)
@@ -121,25 +115,24 @@ class _Checks:
     def _rule(
         self, rule: Rule, path: str, of: Type, declaration: Declaration, repeats: int, uncorrelated: Path
     ) -> None:
-        old = optional_of(of) if rule.optional_old_self else of
-        variables = {SELF: of, OLD_SELF: old}
+        environment = rule_environment(rule, of)
         try:
-            expression = compile_rule(rule, variables)
+            program = compile_rule(rule, environment)
         except RuleError as error:
             self.found.add(_invalid_rule(f"{path}.rule", rule, str(error)))
             self._optional_old_self(rule, path)
             return
         sizes = sizes_of(declaration)
-        self._observe(f"{path}.rule", "estimated rule cost", expression.cost(sizes).max * repeats)
+        self._observe(f"{path}.rule", "estimated rule cost", program.estimate(sizes).max * repeats)
         if rule.message_expression:
             try:
-                message = compile_message(rule, variables)
+                message = compile_message(rule, environment)
             except RuleError as error:
                 self.found.add(_invalid_rule(f"{path}.messageExpression", rule, str(error)))
             else:
-                most = message.cost(sizes).max
+                most = message.estimate(sizes).max
                 self._observe(f"{path}.messageExpression", "estimated messageExpression cost", most)
-        if not expression.uses(OLD_SELF):
+        if not program.uses(OLD_SELF):
             self._optional_old_self(rule, path)
         elif uncorrelated is not None:
             within = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {join(uncorrelated)}"
@@ -161,7 +154,7 @@ class _Checks:
             del self.most_expensive[_MOST_NAMED:]
 
     def total_errors(self, path: str) -> Iterator[FieldError]:
-        """What to say when all rules together may cost too much."""
+        """The errors when all rules together may cost too much."""
         if self.total <= _TOTAL_LIMIT:
             return
         for _, one in self.most_expensive:
@@ -176,38 +169,6 @@ _NO_TYPES: Final = (
     "failed to construct type information for x-kubernetes-validations rules: "
     "unable to convert structural schema to CEL declarations"
 )
-
-
-class RuleError(Exception):
-    """A rule or its message cannot be used; `str()` says why, as it is told to whoever wrote it."""
-
-
-def compile_rule(rule: Rule, variables: dict[str, Type]) -> Expression:
-    """The expression of a rule, or RuleError."""
-    try:
-        expression = compile_expression(rule.rule, variables, BOOL)
-        expression.prepare()
-    except ExpressionErrors as error:
-        raise RuleError(f"compilation failed: {error}") from error
-    except ResultTypeError as error:
-        raise RuleError("cel expression must evaluate to a bool") from error
-    except ProgramError as error:
-        raise RuleError(f"program instantiation failed: {error}") from error
-    return expression
-
-
-def compile_message(rule: Rule, variables: dict[str, Type]) -> Expression:
-    """The expression that words the failure of a rule, or RuleError."""
-    try:
-        expression = compile_expression(rule.message_expression, variables, STRING)
-        expression.prepare()
-    except ExpressionErrors as error:
-        raise RuleError(f"messageExpression compilation failed: {error}") from error
-    except ResultTypeError as error:
-        raise RuleError("messageExpression must evaluate to a string") from error
-    except ProgramError as error:
-        raise RuleError(f"messageExpression instantiation failed: {error}") from error
-    return expression
 
 
 def _below(place: _Place) -> Iterator[_Place]:
@@ -249,7 +210,7 @@ def _repeats_below(place: _Place) -> int | None:
 
 
 def _wording_errors(rule: Rule, schema: Schema, path: str) -> Iterator[FieldError]:
-    """What can be said of a rule without reading its expressions."""
+    """The errors of a rule that show without compiling its expressions."""
     text, message = rule.rule.strip(), rule.message.strip()
     if not text:
         yield required(f"{path}.rule", "rule is not specified")
@@ -294,7 +255,7 @@ def _too_expensive(name: str, cost: int, limit: int) -> str:
 
 
 def _invalid_rule(path: str, rule: Rule, detail: str) -> FieldError:
-    """The value is the whole rule, by the names that it has inside the reference."""
+    """The value is the whole rule, with the names of the fields in kube-apiserver's Go type."""
     shown = ",".join(
         f"{json_text(name)}:{json_text(value)}"
         for name, value in (

@@ -1,4 +1,4 @@
-"""What a schema looks like to an expression: the types of its values and how large they may be.
+"""The types of a schema's values in expressions, and how large they may be.
 
 A `Declaration` mirrors a schema as far as expressions can reach into it. It gives the type that expressions are checked
 against and the sizes that their cost is estimated from: what the schema limits, else what fits into one request.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from kapi.schema.cel.cost.estimates import Estimate
 from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.types import (
     BOOL,
@@ -28,10 +29,12 @@ from kapi.schema.cel.types import (
 from kapi.schema.structural.model import MISSING, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from kapi.schema.cel.cost.calls import Sizes
 
 REQUEST_BYTES: Final = 3 * 1024 * 1024
-"""The largest request that estimates reckon with. Part of the contract: accepted rules depend on it."""
+"""The largest request that estimates assume. Part of the contract: accepted rules depend on it."""
 
 SELF: Final = "selfType"
 """The name of the type of `self`; the types below it are named by their path."""
@@ -94,8 +97,8 @@ class _Fields(Mapping[str, Type]):
         return len(self._declared)
 
 
-KEY: Final = Declaration(2, simple=STRING)
-"""The key of any map. Its size is not reckoned with."""
+_KEY: Final = Declaration(2, simple=STRING)
+"""The key of any map. Its size is not counted."""
 
 _BOOL: Final = Declaration(4, simple=BOOL)
 _INT: Final = Declaration(1, simple=INT)
@@ -196,3 +199,29 @@ def _string(schema: Schema) -> Declaration:
 def _string_length(schema: Schema) -> int:
     # A limit counts characters and an estimate counts bytes.
     return _LONGEST_STRING if schema.max_length is None else max(schema.max_length, 0) * _BYTES_PER_CHARACTER
+
+
+def sizes_of(declaration: Declaration) -> Sizes:
+    """Sizes for an expression whose variables are all of one declared type, as `self` and `oldSelf` are."""
+
+    def size(path: Sequence[str]) -> Estimate | None:
+        if not path:
+            return None
+        # The variable is not looked at, and a path may well begin elsewhere: `['a'].all(x, …)` has `@items` only.
+        at = declaration
+        for step in path[1:]:
+            below = _step(at, step)
+            if below is None:
+                return None
+            at = below
+        return Estimate(0, at.max_elements)
+
+    return size
+
+
+def _step(declaration: Declaration, step: str) -> Declaration | None:
+    if step in ("@items", "@values"):
+        return declaration.element
+    if step == "@keys":
+        return _KEY if declaration.is_map else None
+    return declaration.fields.get(step) if declaration.fields else None

@@ -1,7 +1,7 @@
 """The schema of a custom resource as a tree of typed records, read once from the definition.
 
-Everything else in this room walks this tree when a kind is first used and makes functions of it; nothing walks it per
-request. Reading never fails: what must not be in a schema is for `violations` to say, before one is accepted.
+The other modules of this package walk this tree when a kind is first used and make functions of it; nothing walks it
+per request. Reading never fails: `violations` finds what must not be in a schema, before one is accepted.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kapi.schema.formats import supported_format
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 class _Missing:
-    """Says that there is no default, which is not the same as a default of null."""
+    """The absence of a default, which is not a default of null."""
 
     def __bool__(self) -> bool:
         return False
@@ -63,7 +65,7 @@ class Schema:
     properties: dict[str, Schema] = field(default_factory=dict)
     items: Schema | None = None
     additional: Schema | bool | None = None
-    """`additionalProperties`: a schema for all other keys, or whether there may be others; None when not said."""
+    """`additionalProperties`: a schema for all other keys, or True if there may be others; None when not given."""
     all_of: tuple[Schema, ...] = ()
     any_of: tuple[Schema, ...] = ()
     one_of: tuple[Schema, ...] = ()
@@ -75,6 +77,11 @@ class Schema:
     list_map_keys: tuple[str, ...] = ()
     map_type: str = ""
     rules: tuple[Rule, ...] = ()
+
+    @property
+    def supported_format(self) -> str:
+        """The format that values are validated by, as it is written; empty when there is none."""
+        return supported_format(self.format, "" if self.int_or_string else self.type)
 
 
 _SCALARS: Final = {

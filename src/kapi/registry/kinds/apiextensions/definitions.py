@@ -15,6 +15,7 @@ from kapi.api.go.text import quote
 from kapi.registry.kinds.apiextensions import conditions, schemaprops, v1beta1, validation
 from kapi.registry.kinds.apiextensions.leniency import schema_of
 from kapi.registry.strategy import Strategy
+from kapi.schema.formats import supported_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,18 +28,6 @@ GROUP: Final = "apiextensions.k8s.io"
 RESOURCE: Final = f"customresourcedefinitions.{GROUP}"
 
 _WEBHOOK_PORT: Final = 443
-_STRING_FORMATS: Final = frozenset({
-    "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
-    "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration",
-    "datetime", "k8sshortname", "k8slongname",
-})  # fmt: skip
-_FORMATS: Final = {
-    "": _STRING_FORMATS,
-    "string": _STRING_FORMATS,
-    "integer": frozenset({"int32", "int64"}),
-    "number": frozenset({"float", "double"}),
-}
-"""The formats that values are checked for, by type and without their dashes; others are legal and mean nothing."""
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
@@ -138,14 +127,9 @@ def _unknown_formats(obj: Object) -> list[str]:
         one["format"]
         for version in versions
         for one in schemaprops.walk(schema_of(version) or {})
-        if one.get("format") and not _is_known(one)
+        if one.get("format") and not supported_format(one["format"], one.get("type", ""))
     )
     return list(dict.fromkeys(found))
-
-
-def _is_known(props: Mapping[str, Any]) -> bool:
-    kind, name = props.get("type", ""), props["format"]
-    return (name.replace("-", "") if kind in ("", "string") else name) in _FORMATS.get(kind, frozenset())
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {(GROUP, "CustomResourceDefinition"): DefinitionStrategy()}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, forbidden, invalid
 from kapi.registry.kinds.apiextensions import schemaprops
-from kapi.schema.rules.validator import REQUEST_BUDGET, check_rules, judge_default
+from kapi.schema.rules.checks import check_rules
+from kapi.schema.rules.validator import REQUEST_BUDGET, validate_default
 from kapi.schema.structural.defaultvalues import default_errors
 from kapi.schema.structural.model import read
 from kapi.schema.structural.violations import unconvertible, violations
@@ -55,7 +56,7 @@ def _structure_errors(props: Props, path: str, leniency: Leniency) -> list[Field
         return errors
     # All defaults together may cost what one object may.
     count = sum(one.get("default") is not None for one in schemaprops.walk(props))
-    judge = partial(judge_default, budget=REQUEST_BUDGET // max(count, 1))
+    judge = partial(validate_default, budget=REQUEST_BUDGET // max(count, 1))
     errors = default_errors(props, path, check_rules=judge)
     if any(map(_is_unpruned, errors)) and not leniency.needs_pruned_defaults:
         return default_errors(props, path, check_rules=judge, require_pruned=False)

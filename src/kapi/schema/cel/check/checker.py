@@ -1,17 +1,15 @@
 """Finds the type of every part of an expression, and what its names and calls refer to.
 
-The checker knows variables, functions with overloads, and the fields of objects. It goes on after a mistake, so that
-all of them are reported together; what is wrong has the type `!error!` and fits everywhere. Trees from the parser are
-of limited depth, so the checker recurses.
+The checker continues after an error, so that all of them are reported together; what is wrong has the type `!error!`
+and fits everywhere. Trees from the parser are of limited depth, so the checker recurses.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.check.literals import judge_literals
-from kapi.schema.cel.check.substitutions import Bindings, TooComplex, is_exact, most_general
-from kapi.schema.cel.libraries.standard import TYPE_NAMES
+from kapi.schema.cel.check.literals import literal_issues
+from kapi.schema.cel.check.substitutions import Substitutions, TooComplex, is_exact, most_general
 from kapi.schema.cel.syntax.ast import (
     Call,
     Checked,
@@ -23,6 +21,7 @@ from kapi.schema.cel.syntax.ast import (
     MapExpr,
     Select,
     StructExpr,
+    StructField,
 )
 from kapi.schema.cel.syntax.identifiers import RESERVED
 from kapi.schema.cel.syntax.issues import ExpressionErrors, Issue
@@ -48,6 +47,8 @@ from kapi.schema.cel.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kapi.schema.cel.check.declarations import Declarations
+
 _ANYTHING: Final = (DYN.name, ERROR.name)
 _OPEN_ENDED: Final = (DYN.name, ERROR.name, NULL.name)
 """Types that may fit others of another name."""
@@ -57,18 +58,16 @@ class CheckErrors(ExpressionErrors):
     """The expression is well formed, but its types or names are wrong."""
 
 
-def check(
-    expr: Expr, source: str, variables: Mapping[str, Type], functions: Mapping[str, tuple[Overload, ...]]
-) -> Checked:
-    """The expression with its types and references. CheckErrors with all that is wrong.
+def check(expr: Expr, source: str, declarations: Declarations) -> Checked:
+    """The expression with its types and references. Raises CheckErrors with everything that is wrong.
 
     Calls of functions whose names have dots, such as `optional.of(x)`, are parsed as calls on a receiver; the tree is
     changed in place where the whole turns out to be the name.
     """
-    checker = _Checker(source, variables, functions)
+    checker = _Checker(source, declarations)
     try:
         checked = checker.run(expr)
-        issues = checker.issues or judge_literals(checked)
+        issues = checker.issues or literal_issues(checked)
     except (TooComplex, RecursionError):
         issues = [*checker.issues, Issue(None, "the types of the expression are too complex")]
     if issues:
@@ -77,21 +76,16 @@ def check(
 
 
 class _Checker:
-    def __init__(
-        self, source: str, variables: Mapping[str, Type], functions: Mapping[str, tuple[Overload, ...]]
-    ) -> None:
+    def __init__(self, source: str, declarations: Declarations) -> None:
         self.issues: list[Issue] = []
         self._source = source
-        self._variables = variables
-        self._functions = functions
+        self._declarations = declarations
+        self._functions = declarations.functions
         self._locals: dict[str, Type] = {}
-        self._bindings = Bindings(len(source))
+        self._substitutions = Substitutions(len(source))
         self._types: dict[int, Type] = {}
         self._overloads: dict[int, tuple[str, ...]] = {}
         self._names: dict[int, str] = {}
-        # Most selections start at a name that no dotted name starts with; they need no further look.
-        self._dotted = {name.partition(".")[0] for name in (*variables, *TYPE_NAMES) if "." in name}
-
         self._handlers: dict[type, Callable[[Any], Type]] = {
             Literal: self._literal,
             Ident: self._ident,
@@ -105,7 +99,7 @@ class _Checker:
 
     def run(self, expr: Expr) -> Checked:
         self._check(expr)
-        resolve = self._bindings.resolve
+        resolve = self._substitutions.resolve
         types = {id_: resolve(type_, or_dyn=True) for id_, type_ in self._types.items()}
         return Checked(self._source, expr, types, self._overloads, self._names)
 
@@ -114,8 +108,8 @@ class _Checker:
         self._types[expr.id] = type_
         return type_
 
-    def _complain(self, expr: Expr, message: str) -> None:
-        self.issues.append(Issue(expr.offset, message))
+    def _complain(self, at: Expr | StructField, message: str) -> None:
+        self.issues.append(Issue(at.offset, message))
 
     def _mismatch(self, expr: Expr, expected: Type, found: Type) -> None:
         self._complain(expr, f"expected type '{expected}' but found '{found}'")
@@ -134,7 +128,7 @@ class _Checker:
 
     def _declared(self, expr: Expr, name: str) -> Type | None:
         name = name.removeprefix(".")
-        found = self._locals.get(name) or self._variables.get(name) or TYPE_NAMES.get(name)
+        found = self._locals.get(name) or self._declarations.find(name)
         if found is not None:
             self._names[expr.id] = name
         return found
@@ -151,14 +145,13 @@ class _Checker:
     def _qualified(self, expr: Select) -> str | None:
         """The selection as one dotted name, if such a name may be declared."""
         name = qualified_name(expr)
-        root = name.removeprefix(".").partition(".")[0] if name else ""
-        return name if root in self._dotted else None
+        return name if name and self._declarations.may_qualify(name.removeprefix(".")) else None
 
     def _field(self, expr: Expr, operand: Type, field: str, *, is_optional: bool = False) -> Type:
-        type_ = self._bindings.resolve(operand)
+        type_ = self._substitutions.resolve(operand)
         if type_.name == OPTIONAL and type_.params:
             type_, is_optional = type_.params[0], True
-        found = self._bindings.resolve(self._field_of(expr, type_, field))
+        found = self._substitutions.resolve(self._field_of(expr, type_, field))
         return optional_of(found) if is_optional else found
 
     def _field_of(self, expr: Expr, type_: Type, field: str) -> Type:
@@ -172,7 +165,7 @@ class _Checker:
             return type_.params[1]
         if isinstance(type_, Param):
             # It may turn out to be anything, so it must not be bound to one type later.
-            self._bindings.fits(DYN, type_)
+            self._substitutions.fits(DYN, type_)
         elif type_.name not in _ANYTHING:
             self._complain(expr, f"type '{type_}' does not support field selection")
         return DYN
@@ -228,7 +221,7 @@ class _Checker:
     def _logic(self, expr: Call, args: list[Type], overload: Overload) -> Type:
         is_fine = True
         for arg, type_ in zip(expr.args, args, strict=True):
-            if not self._bindings.fits(type_, BOOL):
+            if not self._substitutions.fits(type_, BOOL):
                 self._mismatch(arg, BOOL, type_)
                 is_fine = False
         if not is_fine:
@@ -238,30 +231,30 @@ class _Checker:
 
     def _result_of(self, overload: Overload, args: Sequence[Type]) -> Type | None:
         wanted, result = overload.args, overload.result
-        names = _parameters(overload)
-        fresh = {name: self._bindings.fresh() for name in names} if names else None
+        names = overload.parameters
+        fresh = {name: self._substitutions.fresh() for name in names} if names else None
         if len(wanted) != len(args) or _cannot_fit(args, wanted):
             return None
         if fresh:
             wanted = tuple([_instantiate(one, fresh) for one in wanted])
             result = _instantiate(result, fresh)
-        return self._bindings.resolve(result) if self._bindings.all_fit(args, wanted) else None
+        return self._substitutions.resolve(result) if self._substitutions.all_fit(args, wanted) else None
 
     def _no_overload(self, expr: Call, args: Sequence[Type]) -> Type:
-        shown = [str(self._bindings.resolve(arg, or_dyn=True)) for arg in args]
+        shown = [str(self._substitutions.resolve(arg, or_dyn=True)) for arg in args]
         receiver = f"{shown.pop(0)}." if expr.target is not None else ""
         signature = f"{receiver}({', '.join(shown)})"
         self._complain(expr, f"found no matching overload for '{expr.function}' applied to '{signature}'")
         return ERROR
 
-    # Lists, maps and messages.
+    # Lists, maps and objects.
 
     def _list(self, expr: ListExpr) -> Type:
         joined: Type | None = None
         for at, element in enumerate(expr.elements):
             type_ = self._check(element)
             joined = self._join(joined, self._present(element, type_) if at in expr.optional else type_)
-        return list_of(joined or self._bindings.fresh())
+        return list_of(joined or self._substitutions.fresh())
 
     def _map(self, expr: MapExpr) -> Type:
         keys: Type | None = None
@@ -270,7 +263,7 @@ class _Checker:
             keys = self._join(keys, self._check(entry.key))
             type_ = self._check(entry.value)
             values = self._join(values, self._present(entry.value, type_) if entry.optional else type_)
-        return map_of(keys or self._bindings.fresh(), values or self._bindings.fresh())
+        return map_of(keys or self._substitutions.fresh(), values or self._substitutions.fresh())
 
     def _present(self, expr: Expr, type_: Type) -> Type:
         """What an optional element is when it is there."""
@@ -284,25 +277,43 @@ class _Checker:
         """The type of the elements so far. That they are of one type is asked later, where it is asked at all."""
         if before is None:
             return type_
-        return most_general(before, type_) if self._bindings.fits(before, type_) else DYN
+        return most_general(before, type_) if self._substitutions.fits(before, type_) else DYN
 
     def _struct(self, expr: StructExpr) -> Type:
-        """No types can be made by name here, so this only tells why."""
         found = self._declared(expr, expr.name)
         if found is None:
             return self._undeclared(expr, expr.name)
-        if found.name == TYPE:
-            self._complain(expr, f"'{found.params[0].name}' is not a message type")
-        else:
+        made: Type = ERROR
+        if found.name != TYPE:
             self._complain(expr, f"'{found.name}' is not a type")
-        for _, value in expr.fields:
-            self._check(value)
-        return ERROR
+        elif isinstance(found.params[0], Object):
+            made = found.params[0]
+        else:
+            self._complain(expr, f"'{found.params[0].name}' is not a message type")
+        for one in expr.fields:
+            type_ = self._check(one.value)
+            expected = self._initialized(expr, one, made)
+            type_ = self._present(one.value, type_) if one.optional else type_
+            if not self._substitutions.fits(expected, type_):
+                self._complain(
+                    one, f"expected type of field '{one.name}' is '{expected}' but provided type is '{type_}'"
+                )
+        return made
+
+    def _initialized(self, expr: StructExpr, one: StructField, made: Type) -> Type:
+        """The type of a field that an object is constructed with."""
+        if not isinstance(made, Object):
+            self._complain(one, f"unexpected failed resolution of '{expr.name}'")
+            return ERROR
+        found = made.fields.get(one.name)
+        if found is None:
+            self._complain(one, f"undefined field '{one.name}'")
+        return found or ERROR
 
     # Loops.
 
     def _comprehension(self, expr: Comprehension) -> Type:
-        over = self._bindings.resolve(self._check(expr.range))
+        over = self._substitutions.resolve(self._check(expr.range))
         folded = self._check(expr.init)
         outside = self._declare((expr.accumulator, folded))
         names = (expr.variable, expr.second) if expr.second else (expr.variable,)
@@ -312,7 +323,7 @@ class _Checker:
         self._restore(inside)
         result = self._check(expr.result)
         self._restore(outside)
-        return self._bindings.resolve(result)
+        return self._substitutions.resolve(result)
 
     def _elements(self, expr: Comprehension, over: Type) -> tuple[Type, Type]:
         """The types of the variables of a loop."""
@@ -321,14 +332,14 @@ class _Checker:
         if over.name == MAP:
             return over.params[0], over.params[1]
         if isinstance(over, Param) or over.name in _ANYTHING:
-            self._bindings.fits(DYN, over)
+            self._substitutions.fits(DYN, over)
             return DYN, DYN
         reason = "cannot be range of a comprehension (must be list, map, or dynamic)"
         self._complain(expr.range, f"expression of type '{over}' {reason}")
         return ERROR, ERROR
 
     def _assert(self, expr: Expr, expected: Type, found: Type) -> None:
-        if not self._bindings.fits(expected, found):
+        if not self._substitutions.fits(expected, found):
             self._mismatch(expr, expected, found)
 
     def _declare(self, *variables: tuple[str, Type]) -> list[tuple[str, Type | None]]:
@@ -354,27 +365,6 @@ def qualified_name(expr: Expr) -> str | None:
     if not isinstance(expr, Ident):
         return None
     return ".".join([expr.name, *reversed(parts)])
-
-
-_PARAMETERS: Final[dict[int, tuple[Overload, tuple[str, ...]]]] = {}
-"""By the identity of overloads, which it keeps alive: hashing them by value would cost more than it saves."""
-
-
-def _parameters(overload: Overload) -> tuple[str, ...]:
-    known = _PARAMETERS.get(id(overload))
-    if known is None:
-        names: dict[str, None] = {}
-        for type_ in (*overload.args, overload.result):
-            _collect(type_, names)
-        known = _PARAMETERS[id(overload)] = (overload, tuple(names))
-    return known[1]
-
-
-def _collect(type_: Type, names: dict[str, None]) -> None:
-    if isinstance(type_, Param):
-        names[type_.name] = None
-    for param in type_.params:
-        _collect(param, names)
 
 
 def _instantiate(type_: Type, fresh: Mapping[str, Param]) -> Type:

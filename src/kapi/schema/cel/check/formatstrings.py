@@ -1,4 +1,4 @@
-"""Format strings that are constants, such as `'%s has %d'`, judged against the types of the values they are given."""
+"""Checks of constant format strings, such as `'%s has %d'`, against the types of the values they are given."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class _Refused(Exception):
         self.at = at
 
 
-def judge_format(checked: Checked, call: Call, text: str, args: Sequence[Expr]) -> list[Issue]:
-    """What is wrong with `text.format(args)`: the first thing, if any."""
+def format_issues(checked: Checked, call: Call, text: str, args: Sequence[Expr]) -> list[Issue]:
+    """The first issue of `text.format(args)`, if it has any."""
     used = 0
     # Bytes, because that is what a clause is: one byte after the sign and the precision.
     for clause in _CLAUSE.finditer(text.encode(errors="replace").decode("latin-1")):
         if clause[1] == "%":
             continue
         try:
-            _judge_clause(checked, clause, args, used)
+            _check_clause(checked, clause, args, used)
         except _Refused as refused:
             return [Issue((refused.at or call).offset, str(refused))]
         used += 1
@@ -79,14 +79,14 @@ def judge_format(checked: Checked, call: Call, text: str, args: Sequence[Expr]) 
     return []
 
 
-def _judge_clause(checked: Checked, clause: re.Match[str], args: Sequence[Expr], index: int) -> None:
+def _check_clause(checked: Checked, clause: re.Match[str], args: Sequence[Expr], index: int) -> None:
     precision, letter = clause[2], clause[3]
     if not clause[1]:
         raise _Refused("unexpected end of string")
     if index >= len(args):
         raise _Refused(f"index {index} out of range")
     if precision is not None:
-        _judge_precision(precision, letter)
+        _check_precision(precision, letter)
     if letter not in _CLAUSES:
         raise _Refused(f'could not parse formatting clause: unrecognized formatting clause "{letter}"')
     allowed, complaint = _CLAUSES[letter]
@@ -96,7 +96,7 @@ def _judge_clause(checked: Checked, clause: re.Match[str], args: Sequence[Expr],
         raise _Refused(f"error during formatting: {complaint}, was given {given}", wrong)
 
 
-def _judge_precision(precision: str, letter: str) -> None:
+def _check_precision(precision: str, letter: str) -> None:
     lead = "could not parse formatting clause: error while parsing precision: "
     if not letter:
         raise _Refused(f"{lead}could not find end of precision specifier")

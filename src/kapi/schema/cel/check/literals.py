@@ -1,26 +1,16 @@
-"""Looks at the constants of a checked expression for what would fail in every run.
+"""Checks of constants in an expression whose types are right, for what would fail in every run.
 
-That is: durations, times and patterns that cannot be read, lists and maps of values that are not of one type, and
-format strings that do not suit their arguments.
+These are durations, timestamps and patterns that cannot be parsed, lists and maps whose elements differ in type, and
+format strings that do not fit their arguments.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.check.formatstrings import judge_format
+from kapi.schema.cel.check.formatstrings import format_issues
 from kapi.schema.cel.check.substitutions import is_exact
-from kapi.schema.cel.syntax.ast import (
-    Call,
-    Checked,
-    Comprehension,
-    Expr,
-    ListExpr,
-    Literal,
-    MapExpr,
-    Select,
-    StructExpr,
-)
+from kapi.schema.cel.syntax.ast import Call, Checked, Expr, ListExpr, Literal, MapExpr, children
 from kapi.schema.cel.syntax.issues import Issue
 from kapi.schema.cel.times import checked_timestamp, parse_duration, parse_timestamp
 from kapi.schema.cel.types import OPTIONAL, Type
@@ -28,51 +18,34 @@ from kapi.schema.cel.values import SECOND, EvaluationError
 from kapi.schema.patterns import pattern_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
-def judge_literals(checked: Checked) -> list[Issue]:
-    """What is wrong with the constants of an expression whose types are right."""
+def literal_issues(checked: Checked) -> list[Issue]:
+    """The issues of the constants in a checked expression."""
     issues: list[Issue] = []
     pending: list[tuple[Expr, bool]] = [(checked.root, False)]
     while pending:
         expr, is_formatted = pending.pop()
         if isinstance(expr, Call):
-            _judge_call(checked, expr, issues)
+            _check_call(checked, expr, issues)
             # What is formatted may be of any types, however deep it is in the arguments.
             is_formatted = is_formatted or expr.function == "format"
         elif not is_formatted and isinstance(expr, ListExpr):
-            _judge_list(checked, expr, issues)
+            _check_list(checked, expr, issues)
         elif not is_formatted and isinstance(expr, MapExpr):
-            _judge_map(checked, expr, issues)
-        pending += [(child, is_formatted) for child in _children(expr)]
+            _check_map(checked, expr, issues)
+        pending += [(child, is_formatted) for child in children(expr)]
     return issues
 
 
-def _children(expr: Expr) -> Iterable[Expr]:
-    match expr:
-        case Select():
-            return (expr.operand,)
-        case Call():
-            return expr.args if expr.target is None else (expr.target, *expr.args)
-        case ListExpr():
-            return expr.elements
-        case MapExpr():
-            return [part for entry in expr.entries for part in (entry.key, entry.value)]
-        case StructExpr():
-            return [value for _, value in expr.fields]
-        case Comprehension():
-            return expr.range, expr.init, expr.condition, expr.step, expr.result
-    return ()
-
-
-def _judge_call(checked: Checked, call: Call, issues: list[Issue]) -> None:
+def _check_call(checked: Checked, call: Call, issues: list[Issue]) -> None:
     first = call.args[0] if call.args else None
     if call.function == "format" and isinstance(call.target, Literal) and isinstance(first, ListExpr):
-        issues += judge_format(checked, call, call.target.value, first.elements)
+        issues += format_issues(checked, call, call.target.value, first.elements)
     if not isinstance(first, Literal):
         return
-    is_readable = _READABLE.get(call.function)
+    is_readable = _READERS.get(call.function)
     if is_readable is not None and not is_readable(first.value):
         issues.append(Issue(first.offset, f"invalid {call.function} argument"))
 
@@ -82,29 +55,29 @@ def _is_duration(value: Any) -> bool:
 
 
 def _is_timestamp(value: Any) -> bool:
-    """Of a number: whether that many seconds after 1970 is a moment. Null passes for a time, but is none."""
+    """Return True if a text is a timestamp, or a number is one in seconds since the epoch. Null is not."""
     if value is None:
         return False
     try:
-        moment = parse_timestamp(value) if isinstance(value, str) else checked_timestamp(value * SECOND)
+        time = parse_timestamp(value) if isinstance(value, str) else checked_timestamp(value * SECOND)
     except EvaluationError:
         return False
-    return moment is not None
+    return time is not None
 
 
 def _is_pattern(value: Any) -> bool:
     return pattern_problem(value) is None
 
 
-_READABLE: Final[dict[str, Callable[[Any], bool]]] = {
+_READERS: Final[dict[str, Callable[[Any], bool]]] = {
     "duration": _is_duration,
     "timestamp": _is_timestamp,
     "matches": _is_pattern,
 }
-"""Functions whose first argument, if constant, must make sense."""
+"""Functions whose first argument, if it is a constant, must be readable."""
 
 
-def _judge_list(checked: Checked, expr: ListExpr, issues: list[Issue]) -> None:
+def _check_list(checked: Checked, expr: ListExpr, issues: list[Issue]) -> None:
     first: Type | None = None
     for at, element in enumerate(expr.elements):
         type_ = _present(checked.types[element.id]) if at in expr.optional else checked.types[element.id]
@@ -114,7 +87,7 @@ def _judge_list(checked: Checked, expr: ListExpr, issues: list[Issue]) -> None:
             return
 
 
-def _judge_map(checked: Checked, expr: MapExpr, issues: list[Issue]) -> None:
+def _check_map(checked: Checked, expr: MapExpr, issues: list[Issue]) -> None:
     first_key: Type | None = None
     first_value: Type | None = None
     for entry in expr.entries:

@@ -52,7 +52,7 @@ def _is_nullable(type_: Type) -> bool:
     return type_.name not in _NEVER_NULL
 
 
-class Bindings:
+class Substitutions:
     """What the parameters of one expression stand for.
 
     Types may share parts, so that a short expression can have a type that is huge when it is written out. All walks

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kapi.schema.cel.cost.calls import Operand, estimate_call
+from kapi.schema.cel.cost.calls import CallSite, Operand, estimate_call
 from kapi.schema.cel.cost.estimates import NOTHING_YET, ONE, UNKNOWN, ZERO, Estimate, exactly
 from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
 from kapi.schema.cel.types import (
@@ -29,17 +29,13 @@ from kapi.schema.cel.types import (
     Object,
     Param,
 )
-from kapi.schema.rules.declarations import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping
 
+    from kapi.schema.cel.cost.calls import CallEstimator, Sizes
     from kapi.schema.cel.syntax.ast import Checked
     from kapi.schema.cel.types import Type
-    from kapi.schema.rules.declarations import Declaration
-
-    Sizes = Callable[[Sequence[str]], Estimate | None]
-    """How large the value at a path may be; the first step of a path is a variable."""
 
 _LIST_COST: Final = exactly(10)
 _MAP_COST: Final = exactly(30)
@@ -48,35 +44,11 @@ _ACCUMULATORS: Final = frozenset({"@result", "__result__"})
 _ONE_SIZED: Final = frozenset({BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT})
 
 
-def estimate(checked: Checked, sizes: Sizes) -> Estimate:
+def estimate(
+    checked: Checked, sizes: Sizes, calls: Mapping[str, CallEstimator], equality: Mapping[Type, CallEstimator]
+) -> Estimate:
     """The least and the most that running the expression may cost."""
-    return _Walk(checked, sizes).cost(checked.root)
-
-
-def sizes_of(declaration: Declaration) -> Sizes:
-    """Sizes for an expression whose variables are all of one declared type, as `self` and `oldSelf` are."""
-
-    def size(path: Sequence[str]) -> Estimate | None:
-        if not path:
-            return None
-        # The variable is not looked at, and a path may well begin elsewhere: `['a'].all(x, …)` has `@items` only.
-        at = declaration
-        for step in path[1:]:
-            below = _step(at, step)
-            if below is None:
-                return None
-            at = below
-        return Estimate(0, at.max_elements)
-
-    return size
-
-
-def _step(declaration: Declaration, step: str) -> Declaration | None:
-    if step in ("@items", "@values"):
-        return declaration.element
-    if step == "@keys":
-        return KEY if declaration.is_map else None
-    return declaration.fields.get(step) if declaration.fields else None
+    return _Walk(checked, sizes, calls, equality).cost(checked.root)
 
 
 class _Path:
@@ -129,6 +101,8 @@ class _Walk:
 
     checked: Checked
     input_size: Sizes
+    calls: Mapping[str, CallEstimator]
+    equality: Mapping[Type, CallEstimator]
     paths: dict[int, _Path] = field(default_factory=dict)
     sizes: dict[int, Estimate] = field(default_factory=dict)
     entries: dict[int, _Entries] = field(default_factory=dict)
@@ -150,7 +124,7 @@ class _Walk:
             case MapExpr():
                 return self._map(expr)
             case StructExpr():
-                return self._sum([value for _, value in expr.fields], _STRUCT_COST)
+                return self._sum([one.value for one in expr.fields], _STRUCT_COST)
             case Comprehension():
                 return self._bind(expr) if _is_bind(expr) else self._comprehension(expr)
 
@@ -213,7 +187,8 @@ class _Walk:
             target = self._operand(expr.target)
         total, size = NOTHING_YET, None
         for overload in overloads:
-            cost, result = estimate_call(expr.function, overload, target, operands, costs, self.input_size)
+            site = CallSite(overload, target, operands, self.input_size)
+            cost, result = estimate_call(expr.function, site, costs, self.calls, self.equality)
             total = total.union(cost)
             if result is not None:
                 size = result if size is None else size.union(result)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kapi.api.go.addresses import BadAddress, parse_prefix
 from kapi.api.go.text import quote
+from kapi.schema.cel.cost.calls import READ_FACTOR, CallCost, CallEstimator, CallSite, one, read_argument
+from kapi.schema.cel.cost.estimates import ONE, Estimate
+from kapi.schema.cel.cost.prices import Price, library_size, reads, text_price
 from kapi.schema.cel.libraries.ip import IP_TYPE, Address, is_mapped, strict_address
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
 from kapi.schema.cel.values import EvaluationError, Opaque, no_such_overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 CIDR_TYPE: Final = Type("net.CIDR")
 _WRONG: Final = "network address parse error during conversion from string: "
@@ -113,3 +117,57 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "is_cidr": _is_cidr,
     "cidr_to_string": str,
 }
+
+
+_ADDRESS_SIZE: Final = Estimate(4, 16)
+
+
+def _price_containment(*, parses: bool, masks: bool) -> Price:
+    def price(args: Sequence[Any], result: Any) -> int:
+        size = library_size(args[0])
+        cost = text_price(size + size)
+        if masks:
+            cost += text_price(size) + 1
+        return cost + text_price(library_size(args[1])) if parses else cost
+
+    return price
+
+
+def _estimate_containment(*, parses: bool, masks: bool) -> CallEstimator:
+    def estimate(site: CallSite) -> CallCost | None:
+        if not site.args:
+            return None
+        cost = _ADDRESS_SIZE.plus(_ADDRESS_SIZE).scaled(READ_FACTOR)
+        if masks:
+            cost = cost.plus(_ADDRESS_SIZE.scaled(READ_FACTOR)).plus(ONE)
+        return CallCost(cost.plus(site.size(site.args[0]).scaled(READ_FACTOR)) if parses else cost)
+
+    return estimate
+
+
+LIBRARY: Final = Library(
+    name="kubernetes.net.cidr",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices={
+        "cidr": reads(),
+        "isCIDR": reads(),
+        "cidr_ip": 1,
+        "containsIP": _price_containment(parses=False, masks=False),
+        "cidr_contains_ip_string": _price_containment(parses=True, masks=False),
+        "containsCIDR": _price_containment(parses=False, masks=True),
+        "cidr_contains_cidr_string": _price_containment(parses=True, masks=True),
+    },
+    estimates={
+        "cidr": read_argument,
+        "isCIDR": read_argument,
+        "cidr_ip": one,
+        "containsIP": _estimate_containment(parses=False, masks=False),
+        "cidr_contains_ip_string": _estimate_containment(parses=True, masks=False),
+        "containsCIDR": _estimate_containment(parses=False, masks=True),
+        "cidr_contains_cidr_string": _estimate_containment(parses=True, masks=True),
+    },
+    equality={CIDR_TYPE: one},
+    types={"net.CIDR": CIDR_TYPE},
+    since=(1, 30),
+)

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kapi.api.go.addresses import BadAddress, parse_addr
 from kapi.api.go.text import quote
+from kapi.schema.cel.cost.calls import READ_FACTOR, CallCost, CallSite, one, read_argument
+from kapi.schema.cel.cost.prices import reads
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
 from kapi.schema.cel.values import EvaluationError, Opaque
 
@@ -137,3 +140,19 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "is_ip": _is_ip,
     "ip_to_string": str,
 }
+
+
+def _estimate_canonical(site: CallSite) -> CallCost | None:
+    return CallCost(site.size(site.args[0]).scaled(2 * READ_FACTOR)) if site.args else None
+
+
+LIBRARY: Final = Library(
+    name="kubernetes.net.ip",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices={"ip": reads(), "isIP": reads(), "ip.isCanonical": reads(2)},
+    estimates={"ip": read_argument, "isIP": read_argument, "ip.isCanonical": _estimate_canonical},
+    equality={IP_TYPE: one},
+    types={"net.IP": IP_TYPE},
+    since=(1, 30),
+)

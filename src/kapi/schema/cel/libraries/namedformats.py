@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kapi.api import names
+from kapi.schema.cel.cost.calls import PATTERN_FACTOR, READ_FACTOR, CallCost, CallSite
+from kapi.schema.cel.cost.estimates import Estimate
+from kapi.schema.cel.cost.prices import library_size, pattern_factor, text_price
 from kapi.schema.cel.libraries.gourl import BadUrl, parse_request
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.types import STRING, Overload, Type, list_of, optional_of
 from kapi.schema.cel.values import NONE, Opaque, Optional
-from kapi.schema.formats import JUDGES
+from kapi.schema.formats import VALIDATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    Judge = Callable[[str], list[str]]
+    Validate = Callable[[str], list[str]]
 
 FORMAT_TYPE: Final = Type("kubernetes.NamedFormat")
 
@@ -26,7 +30,7 @@ class Format(Opaque):
     cel_type: ClassVar[Type] = FORMAT_TYPE
 
     name: str
-    judge: Judge
+    validate: Validate
     pattern_size: int
 
     def same(self, other: Format) -> bool:
@@ -45,8 +49,8 @@ def _uri(text: str) -> list[str]:
     return []
 
 
-def _schema_format(name: str, complaint: str) -> Judge:
-    is_valid = JUDGES[name]
+def _schema_format(name: str, complaint: str) -> Validate:
+    is_valid = VALIDATORS[name]
     return lambda text: [] if is_valid(text) else [complaint]
 
 
@@ -68,7 +72,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 
 def _validate(form: Format, text: str) -> Optional:
-    complaints = form.judge(text)
+    complaints = form.validate(text)
     return Optional(complaints) if complaints else NONE
 
 
@@ -92,3 +96,34 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "format-named": _named,
     **{f"format.{name}": _always(form) for name, form in FORMATS.items()},
 }
+
+_LONGEST_PATTERN: Final = 128
+_LONGEST_NAME: Final = 64
+
+
+def _price(args: Sequence[Any], result: Any) -> int:
+    pattern = getattr(args[0], "pattern_size", None)
+    if not isinstance(pattern, int):
+        return 1
+    return text_price(1.0 + library_size(args[1])) * pattern_factor(pattern)
+
+
+def _estimate(site: CallSite) -> CallCost | None:
+    if not site.args:
+        return None
+    return CallCost(site.size(site.args[0]).scaled(READ_FACTOR).scaled(_LONGEST_PATTERN * PATTERN_FACTOR))
+
+
+def _estimate_equality(_: CallSite) -> CallCost:
+    return CallCost(Estimate(1, _LONGEST_NAME).scaled(READ_FACTOR))
+
+
+LIBRARY: Final = Library(
+    name="kubernetes.format",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices={"validate": _price},
+    estimates={"validate": _estimate},
+    equality={FORMAT_TYPE: _estimate_equality},
+    since=(1, 31),
+)

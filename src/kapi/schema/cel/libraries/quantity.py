@@ -6,6 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kapi.api.values import BINARY_SI, DECIMAL_EXPONENT, Quantity, parse_quantity
+from kapi.schema.cel.cost.calls import one, read_argument
+from kapi.schema.cel.cost.prices import reads
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.types import BOOL, DOUBLE, INT, STRING, Overload, Type
 from kapi.schema.cel.values import MAX_INT, MIN_INT, EvaluationError, Opaque
 
@@ -144,3 +147,13 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "quantity_sub": lambda left, right: _plus(left, -right.quantity, is_short=right.is_short),
     "quantity_sub_int": lambda left, right: _plus(left, -_count(right), is_short=True),
 }
+
+LIBRARY: Final = Library(
+    name="kubernetes.quantity",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices=dict.fromkeys(("quantity", "isQuantity"), reads()),
+    estimates=dict.fromkeys(("quantity", "isQuantity"), read_argument),
+    equality={QUANTITY_TYPE: one},
+    since=(1, 28),
+)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kapi.api.go.text import parse_uint, quote
+from kapi.schema.cel.cost.calls import one, read_argument
+from kapi.schema.cel.cost.prices import reads
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.types import BOOL, INT, STRING, Overload, Type
 from kapi.schema.cel.values import EvaluationError, Opaque
 
@@ -175,3 +178,13 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "semver_minor": lambda version: _signed(version.numbers[1]),
     "semver_patch": lambda version: _signed(version.numbers[2]),
 }
+
+LIBRARY: Final = Library(
+    name="kubernetes.semver",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices=dict.fromkeys(("semver", "isSemver"), reads()),
+    estimates=dict.fromkeys(("semver", "isSemver"), read_argument),
+    equality={SEMVER_TYPE: one},
+    since=(1, 33),
+)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kapi.schema.cel.cost.calls import CallCost, CallEstimator, CallSite
+from kapi.schema.cel.cost.estimates import ONE
+from kapi.schema.cel.cost.prices import Price, library_size
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.run.operations import contains
 from kapi.schema.cel.types import BOOL, Overload, Param, list_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 def _known(items: Any) -> Callable[[Any], bool]:
@@ -44,3 +48,29 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "list_sets_equivalent_list": _equivalent,
     "list_sets_intersects_list": _intersects,
 }
+
+
+def _price(factor: int) -> Price:
+    def price(args: Sequence[Any], result: Any) -> int:
+        return 1 + library_size(args[0]) * library_size(args[1]) * factor
+
+    return price
+
+
+def _estimate(factor: float) -> CallEstimator:
+    def estimate(site: CallSite) -> CallCost | None:
+        if len(site.args) != 2:
+            return None
+        return CallCost(site.size(site.args[0]).times(site.size(site.args[1])).scaled(factor).plus(ONE))
+
+    return estimate
+
+
+LIBRARY: Final = Library(
+    name="cel.lib.ext.sets",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices={"sets.contains": _price(1), "sets.intersects": _price(1), "sets.equivalent": _price(2)},
+    estimates={"sets.contains": _estimate(1), "sets.intersects": _estimate(1), "sets.equivalent": _estimate(2)},
+    since=(1, 29),
+)

@@ -1,13 +1,17 @@
-"""What every expression may call: operators, conversions, times, strings and optional values, by their signatures.
+"""The standard functions: operators, conversions, times, strings and optional values.
 
-Signatures only: how they run and what they cost is told elsewhere, by overload ids. These ids and the order of the
-overloads are those of the language, since prices and results are looked up by them.
+Here are the signatures; implementations are in `run.operations`, costs in `cost`, both by overload id. These ids and
+the order of the overloads are those of cel-go, since prices and results are looked up by them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kapi.schema.cel.cost.calls import STANDARD_ESTIMATES
+from kapi.schema.cel.cost.prices import STANDARD_PRICES
+from kapi.schema.cel.library import Library
+from kapi.schema.cel.run.operations import BY_FUNCTION, IMPLEMENTATIONS
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,
@@ -204,11 +208,18 @@ STANDARD: Final[dict[str, tuple[Overload, ...]]] = {
 
 _NAMED: Final = (BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, TIMESTAMP, DURATION, Type(TYPE), Type(OPTIONAL))
 
-TYPE_NAMES: Final[dict[str, Type]] = {
-    **{one.name: type_of(one) for one in (*_NAMED, Type("net.IP"), Type("net.CIDR"))},
-    "timestamp": type_of(TIMESTAMP),
-    "duration": type_of(DURATION),
-    "list": type_of(_LIST),
-    "map": type_of(_MAP),
-}
-"""Types by the names that expressions may use as values, as in `type(x) == int`."""
+LIBRARY: Final = Library(
+    name="standard",
+    functions=STANDARD,
+    implementations=IMPLEMENTATIONS,
+    general=BY_FUNCTION,
+    prices=STANDARD_PRICES,
+    estimates=STANDARD_ESTIMATES,
+    types={
+        **{one.name: one for one in _NAMED},
+        "timestamp": TIMESTAMP,
+        "duration": DURATION,
+        "list": _LIST,
+        "map": _MAP,
+    },
+)

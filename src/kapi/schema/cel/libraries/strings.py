@@ -5,16 +5,21 @@ Results that are much longer than what they are made from are refused: no budget
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.go.text import ESCAPES
+from kapi.schema.cel.cost.calls import READ_FACTOR, CallCost, CallSite, rewrite_target, traverse
+from kapi.schema.cel.cost.estimates import LARGEST, UNKNOWN, ZERO, Estimate, wrapped
+from kapi.schema.cel.cost.prices import library_size, reads, text_price, traversal_price
 from kapi.schema.cel.libraries.formatting import format_string
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.types import DYN, INT, STRING, Overload, list_of
-from kapi.schema.cel.values import EvaluationError, show
+from kapi.schema.cel.values import EvaluationError, show, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _LONGEST: Final = 2**24
 """In characters. At the price of joining this is more than any budget."""
@@ -156,3 +161,101 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "list_join": _join,
     "list_join_string": _join,
 }
+
+
+# -- costs ------------------------------------------------------------------------------------------------------------
+
+
+def _price_join(args: Sequence[Any], result: Any) -> int:
+    return text_price(library_size(result) * 2)
+
+
+def _price_reading(args: Sequence[Any], result: Any) -> int:
+    return text_price(size_of(args[0]))
+
+
+def _estimate_format(site: CallSite) -> CallCost | None:
+    return CallCost((site.target.size or UNKNOWN).scaled(READ_FACTOR)) if site.target else None
+
+
+def _estimate_quote(site: CallSite) -> CallCost:
+    size = site.args[0].size or UNKNOWN
+    return CallCost(size.scaled(READ_FACTOR), Estimate(wrapped(size.min + 2), wrapped(size.max * 2 + 2)))
+
+
+def _estimate_replace(site: CallSite) -> CallCost | None:
+    if site.target is None or len(site.args) < 2:
+        return None
+    size, old, new = site.size(site.target), site.size(site.args[0]), site.size(site.args[1])
+    most, kept_most = _longest_replacement(size.max, old.min, new.max)
+    least, kept_least = _shortest_replacement(size.min, old.max, new.min)
+    result = Estimate(least, most).times(new).plus(Estimate(kept_least, kept_most))
+    return CallCost(size.scaled(2 * READ_FACTOR), result)
+
+
+def _longest_replacement(size: int, old: int, new: int) -> tuple[int, int]:
+    """How often something is put in, and how much is kept, when the result is as long as can be."""
+    if old == 0:
+        # An empty string is found around every character.
+        return min(size + 1, LARGEST), size
+    if new <= old:
+        return 0, size
+    return math.ceil(float(size) / float(old)), 0
+
+
+def _shortest_replacement(size: int, old: int, new: int) -> tuple[int, int]:
+    if old == 0:
+        return min(size + 1, LARGEST), size
+    if old <= new:
+        return 0, size
+    return math.ceil(float(size) / float(old)), 0
+
+
+def _estimate_split(site: CallSite) -> CallCost | None:
+    if site.target is None:
+        return None
+    size = site.size(site.target)
+    most = size.max
+    if len(site.args) > 1:
+        limit = site.args[1].written_int
+        most = most if limit is None else wrapped(limit)
+    return CallCost(size.scaled(2 * READ_FACTOR), Estimate(0, most))
+
+
+def _estimate_join(site: CallSite) -> CallCost | None:
+    if site.target is None:
+        return None
+    count = site.size(site.target)
+    items = site.items(site.target)
+    size = count.times(items[1]) if items else ZERO
+    if site.args:
+        gaps = Estimate(max(count.min - 1, 0), max(count.max - 1, 0))
+        size = size.plus(site.size(site.args[0]).times(gaps))
+    return CallCost(size.scaled(READ_FACTOR), size)
+
+
+_REWRITING: Final = ("lowerAscii", "upperAscii", "substring", "trim")
+_SEARCHING: Final = ("indexOf", "lastIndexOf")
+
+LIBRARY: Final = Library(
+    name="cel.lib.ext.strings",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices={
+        **dict.fromkeys(_REWRITING, reads()),
+        **dict.fromkeys(_SEARCHING, traversal_price),
+        **dict.fromkeys(("replace", "split"), reads(2)),
+        "join": _price_join,
+        "string_format": _price_reading,
+        "strings_quote": _price_reading,
+    },
+    estimates={
+        **dict.fromkeys(_REWRITING, rewrite_target),
+        **dict.fromkeys(_SEARCHING, traverse),
+        "replace": _estimate_replace,
+        "split": _estimate_split,
+        "join": _estimate_join,
+        "string_format": _estimate_format,
+        "strings_quote": _estimate_quote,
+    },
+)

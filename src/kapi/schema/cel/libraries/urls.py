@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from kapi.schema.cel.cost.calls import READ_FACTOR, CallCost, CallSite, rewrite_argument
+from kapi.schema.cel.cost.estimates import Estimate
+from kapi.schema.cel.cost.prices import reads
 from kapi.schema.cel.libraries.gourl import BadUrl, Url, parse_reference, parse_request
+from kapi.schema.cel.library import Library
 from kapi.schema.cel.types import BOOL, STRING, Overload, Type, list_of, map_of
 from kapi.schema.cel.values import EvaluationError, Opaque
 
@@ -73,3 +77,18 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "url_get_query": lambda location: location.url.parameters(),
     "is_url_string": _is_url,
 }
+
+
+def _estimate_equality(site: CallSite) -> CallCost:
+    right = site.args[1]
+    return CallCost(Estimate(1, right.size.max if right.size else 1).scaled(READ_FACTOR))
+
+
+LIBRARY: Final = Library(
+    name="kubernetes.urls",
+    functions=FUNCTIONS,
+    implementations=IMPLEMENTATIONS,
+    prices={"url": reads()},
+    estimates={"url": rewrite_argument},
+    equality={URL_TYPE: _estimate_equality},
+)

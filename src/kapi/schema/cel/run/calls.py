@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.cost.prices import equality_price_of, price_of, text_price
-from kapi.schema.cel.libraries.regex import PATTERN_FUNCTIONS
+from kapi.schema.cel.cost.prices import equality_price_of, text_price
 from kapi.schema.cel.run.code import SPENT, Code, Frame, ProgramError, Run, attempt, constant, settle
 from kapi.schema.cel.run.conversions import CONVERTERS
-from kapi.schema.cel.run.operations import compile_pattern
 from kapi.schema.cel.run.paths import plan_index
+from kapi.schema.cel.run.patterns import PATTERN_FUNCTIONS, compile_pattern
 from kapi.schema.cel.types import BOOL, BYTES, INT, LIST, MAP, STRING, UINT, Object, Param, Type
 from kapi.schema.cel.values import EvaluationError, Optional, Uint, equal, is_list, no_such_overload, type_of
 
@@ -51,7 +50,7 @@ def plan_call(planner: Planner, node: Call) -> Code:
         # Lists and maps of an object are never nought, however empty; those that expressions make are.
         implementation = Optional
     overloads = planner.overloads(node)
-    price = price_of(node.function, overloads[0] if len(overloads) == 1 else "")
+    price = planner.functions.price(node.function, overloads[0] if len(overloads) == 1 else "")
     return _call(implementation, args, price, variadic=variadic or len(args) > 2)
 
 
@@ -82,17 +81,17 @@ def _choose(planner: Planner, node: Call, arguments: Sequence[Expr]) -> tuple[Im
     types = [planner.type_of(argument) for argument in arguments]
     if len(candidates) == 1:
         only = candidates[0]
-        implementation = planner.implementations.get(only)
+        implementation = planner.functions.implementations.get(only)
         if implementation is None:
             raise ProgramError(f"no such overload: {node.function}")
         variadic = only in _VARIADIC
-        signature = planner.signatures.get(only)
+        signature = planner.functions.signatures.get(only)
         if not any(map(_is_open, types)) or (signature and all(map(_fits, signature, types))):
             return implementation, variadic
-        if node.function not in planner.general:
+        if node.function not in planner.functions.general:
             return _dispatch(planner, node.function, candidates), variadic
-    if node.function in planner.general:
-        return planner.general[node.function], False
+    if node.function in planner.functions.general:
+        return planner.functions.general[node.function], False
     return _dispatch(planner, node.function, candidates), True
 
 
@@ -111,7 +110,9 @@ def _fits(wanted: Type, given: Type) -> bool:
 
 
 def _dispatch(planner: Planner, function: str, candidates: Sequence[str]) -> Implementation:
-    choices = [(planner.signatures.get(one, ()), planner.implementations[one]) for one in candidates]
+    choices = [
+        (planner.functions.signatures.get(one, ()), planner.functions.implementations[one]) for one in candidates
+    ]
 
     def choose(*values: Any) -> Any:
         for signature, implementation in choices:
@@ -374,9 +375,14 @@ def _plan_in(planner: Planner, node: Call) -> Code:
             if code is not None:
                 return code
         if planner.type_of(node.args[1]).params == (planner.type_of(node.args[0]),) and _is_plain(planner, node):
-            return _call(lambda one, items: one in items, [item, container], price_of("@in", "in_list"), variadic=False)
+            return _call(
+                lambda one, items: one in items,
+                [item, container],
+                planner.functions.price("@in", "in_list"),
+                variadic=False,
+            )
     implementation, _ = _choose(planner, node, node.args)
-    price = price_of(node.function, overloads[0] if len(overloads) == 1 else "")
+    price = planner.functions.price(node.function, overloads[0] if len(overloads) == 1 else "")
     return _call(implementation, [item, container], price, variadic=False)
 
 

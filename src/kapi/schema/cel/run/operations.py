@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-import re2
 
 from kapi.schema.cel.run.conversions import CONVERSIONS
 from kapi.schema.cel.run.optionals import INSERTIONS, OPTIONALS
+from kapi.schema.cel.run.patterns import matches
 from kapi.schema.cel.times import between, checked_duration, earlier, later, reader
 from kapi.schema.cel.values import (
     MAX_INT,
@@ -35,7 +33,6 @@ from kapi.schema.cel.values import (
     no_such_overload,
     type_of,
 )
-from kapi.schema.patterns import OPTIONS, pattern_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,20 +198,6 @@ def _size(value: Any) -> int:
 
 
 # -- strings ----------------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=32)
-def compile_pattern(pattern: str) -> Any:
-    """A pattern, compiled; raises EvaluationError. Few are kept, because each may take megabytes."""
-    try:
-        return re2.compile(pattern, OPTIONS)
-    except re2.error:
-        raise EvaluationError(pattern_problem(pattern) or "error parsing regexp") from None
-
-
-def matches(text: str, pattern: str) -> bool:
-    """`text.matches(pattern)`: anywhere in the text."""
-    return compile_pattern(pattern).search(text) is not None
 
 
 def _string_test(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:

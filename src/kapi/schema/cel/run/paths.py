@@ -11,9 +11,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.run.code import SPENT, Code, Frame, Run
+from kapi.schema.cel.run.objects import has_field, read_field
 from kapi.schema.cel.syntax.identifiers import unescape
 from kapi.schema.cel.types import INT, LIST, MAP, OPTIONAL, STRING, Object, Type
-from kapi.schema.cel.values import NONE, EvaluationError, Optional, Uint, find, is_list, show, type_of
+from kapi.schema.cel.values import NONE, Constructed, EvaluationError, Optional, Uint, find, is_list, show, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,17 @@ def _object_step(value: Any, key: str) -> Any:
     return _ABSENT if found is None else found
 
 
+def _constructible_step(field: str) -> Step:
+    """A step to a field of a dictionary, by its name, or of an object that was constructed, by how it is written."""
+
+    def step(value: Any, key: str) -> Any:
+        if isinstance(value, Constructed):
+            return value.fields[field] if has_field(value, field) else _ABSENT
+        return _object_step(value, key)
+
+    return step
+
+
 def _map_step(value: Any, key: Any) -> Any:
     found, item = find(value, key)
     return item if found else _ABSENT
@@ -69,7 +81,7 @@ def _any_step(value: Any, key: Any) -> Any:
         return _map_step(value, unescape(key)) if found is _ABSENT and isinstance(key, str) else found
     if is_list(value):
         return _list_step(value, _place(key))
-    return _ABSENT
+    return read_field(value, key) if isinstance(value, Constructed) and isinstance(key, str) else _ABSENT
 
 
 def _place(key: Any) -> int:
@@ -118,7 +130,7 @@ def plan_select(planner: Planner, node: Select) -> Code:
             is_path=True,
         )
     if isinstance(inner, Object):
-        run = _object_field(operand, key, node.field)
+        run = (_constructible_field if inner.constructible else _object_field)(operand, key, node.field)
     else:
         run = _map_entry(operand, key) if inner.name == MAP else _walk(operand, _fixed(key), 0, step, node.field)
     return Code(run, cost, own, is_path=True)
@@ -126,7 +138,7 @@ def plan_select(planner: Planner, node: Select) -> Code:
 
 def _field(type_: Type, field: str) -> tuple[str, Step]:
     if isinstance(type_, Object):
-        return unescape(field), _object_step
+        return unescape(field), _constructible_step(field) if type_.constructible else _object_step
     return field, _step_from(type_, STRING)
 
 
@@ -165,6 +177,25 @@ def _object_field(operand: Code, key: str, field: str) -> Run:
         return value
 
     return select_from_variable
+
+
+def _constructible_field(operand: Code, key: str, field: str) -> Run:
+    inner = operand.run
+
+    def select(frame: Frame) -> Any:
+        try:
+            value = inner(frame)
+        except EvaluationError:
+            frame[SPENT] -= 1
+            raise
+        if isinstance(value, Constructed):
+            return read_field(value, field)
+        found = value.get(key)
+        if found is None:
+            raise EvaluationError(f"no such key: {field}")
+        return found
+
+    return select
 
 
 def _map_entry(operand: Code, key: str) -> Run:
@@ -245,14 +276,14 @@ def _presence(operand: Code, key: str, step: Step, *, optional: bool) -> Run:
     inner = operand.run
     if step is _object_step and not optional:
 
-        def has_field(frame: Frame) -> bool:
+        def has_key(frame: Frame) -> bool:
             try:
                 return inner(frame).get(key) is not None
             except EvaluationError:
                 frame[SPENT] -= 1
                 raise
 
-        return has_field
+        return has_key
 
     def has(frame: Frame) -> bool:
         try:

@@ -1,7 +1,7 @@
 """Turns a checked tree into code, node by node, from the leaves up.
 
 The planner knows the types and overloads that the checker found, which place of the frame each name has, and what each
-overload does. The kinds of nodes are planned in `paths`, `calls` and `loops`; literals, lists and maps here.
+overload does. Nodes are planned in `paths`, `calls`, `loops` and `objects` by kind; literals, lists and maps here.
 """
 
 from __future__ import annotations
@@ -9,35 +9,29 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.cel.cost.prices import LIST_CREATION, MAP_CREATION
+from kapi.schema.cel.cost.prices import LIST_CREATION, MAP_CREATION, OBJECT_CREATION
 from kapi.schema.cel.run.calls import plan_call
 from kapi.schema.cel.run.code import FIRST_VARIABLE, SPENT, Code, Frame, ProgramError, Run, constant
 from kapi.schema.cel.run.loops import plan_loop
+from kapi.schema.cel.run.objects import object_builder
 from kapi.schema.cel.run.paths import plan_select, variable
 from kapi.schema.cel.syntax.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
-from kapi.schema.cel.types import DYN, TYPE, UINT, Type
+from kapi.schema.cel.types import DYN, TYPE, UINT, Object, Type
 from kapi.schema.cel.values import EvaluationError, Optional, Uint, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from kapi.schema.cel.library import Functions
     from kapi.schema.cel.syntax.ast import Checked
 
 
 class Planner:
     """Plans one tree. `variables` are the names it wants from outside, in the order of their places."""
 
-    def __init__(
-        self,
-        checked: Checked,
-        implementations: Mapping[str, Callable[..., Any]],
-        signatures: Mapping[str, tuple[Type, ...]],
-        general: Mapping[str, Callable[..., Any]],
-    ) -> None:
+    def __init__(self, checked: Checked, functions: Functions) -> None:
         self.checked = checked
-        self.implementations = implementations
-        self.signatures = signatures
-        self.general = general
+        self.functions = functions
         self.variables: dict[str, Code] = {}
         self.slots = FIRST_VARIABLE
         self._scopes: list[dict[str, Code]] = []
@@ -76,7 +70,11 @@ class Planner:
                 return code
         type_ = self.type_of(node)
         if type_.name == TYPE:
-            return constant(Type(type_.params[0].name if type_.params else TYPE))
+            of = type_.params[0] if type_.params else Type(TYPE)
+            if isinstance(of, Object):
+                # Object types can be constructed, and cel-go does not know them as values.
+                raise ProgramError(f"reference to undefined type: {of.name}")
+            return constant(Type(of.name))
         if name not in self.variables:
             # Counted from the end of the frame, where they are put; how many there are is only known at last.
             self.variables[name] = variable(-1 - len(self.variables))
@@ -97,11 +95,7 @@ def _select(planner: Planner, node: Select) -> Code:
     return plan_select(planner, node)
 
 
-def _unknown(planner: Planner, node: Expr) -> Code:
-    raise ProgramError("unknown type")
-
-
-# -- lists and maps ---------------------------------------------------------------------------------------------------
+# -- lists, maps and objects ------------------------------------------------------------------------------------------
 
 
 def _list(planner: Planner, node: ListExpr) -> Code:
@@ -114,6 +108,14 @@ def _map(planner: Planner, node: MapExpr) -> Code:
     parts = [planner.plan(part) for entry in node.entries for part in (entry.key, entry.value)]
     build = _map_builder([part.run for part in parts], _owed(parts), [entry.optional for entry in node.entries])
     return _literal_or(build, parts, MAP_CREATION)
+
+
+def _object(planner: Planner, node: StructExpr) -> Code:
+    values = [planner.plan(one.value) for one in node.fields]
+    made = planner.type_of(node)
+    assert isinstance(made, Object)
+    build = object_builder(made, node.fields, [value.run for value in values], _owed(values))
+    return Code(build, OBJECT_CREATION + sum(value.cost for value in values))
 
 
 def _literal_or(build: Run, parts: list[Code], price: int) -> Code:
@@ -201,5 +203,5 @@ _PLANS: Final[dict[type, Callable[[Planner, Any], Code]]] = {
     ListExpr: _list,
     MapExpr: _map,
     Comprehension: plan_loop,
-    StructExpr: _unknown,
+    StructExpr: _object,
 }

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kapi.schema.cel.types import Type
 
 
@@ -65,7 +67,7 @@ class ListExpr(Node):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Entry:
-    """`key: value` of a map, or of a message when the key is a plain string in `Struct`."""
+    """`key: value` of a map; `?key: value` when it is optional."""
 
     id: int
     key: Expr
@@ -81,11 +83,21 @@ class MapExpr(Node):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class StructExpr(Node):
-    """`Type{field: value}`. Kubernetes knows no such types; it is parsed so that the checker can say so."""
+class StructField:
+    """`name: value` of a struct; `?name: value` when it is optional. The offset is that of the colon."""
 
     name: str
-    fields: list[tuple[str, Expr]]
+    value: Expr
+    offset: int
+    optional: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class StructExpr(Node):
+    """`Type{field: value}`."""
+
+    name: str
+    fields: list[StructField]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -108,6 +120,24 @@ class Comprehension(Node):
 
 
 Expr = Literal | Ident | Select | Call | ListExpr | MapExpr | StructExpr | Comprehension
+
+
+def children(expr: Expr) -> Sequence[Expr]:
+    """The nodes directly below a node."""
+    match expr:
+        case Select():
+            return (expr.operand,)
+        case Call():
+            return expr.args if expr.target is None else (expr.target, *expr.args)
+        case ListExpr():
+            return expr.elements
+        case MapExpr():
+            return [part for entry in expr.entries for part in (entry.key, entry.value)]
+        case StructExpr():
+            return [field.value for field in expr.fields]
+        case Comprehension():
+            return expr.range, expr.init, expr.condition, expr.step, expr.result
+    return ()
 
 
 @dataclass(slots=True)

@@ -147,7 +147,7 @@ class _Nodes:
             case MapExpr():
                 return replace(expr, id=new, entries=[*map(self._copy_entry, expr.entries)])
             case StructExpr():
-                return replace(expr, id=new, fields=[(name, copy(value)) for name, value in expr.fields])
+                return replace(expr, id=new, fields=[replace(one, value=copy(one.value)) for one in expr.fields])
             case Comprehension():
                 over, init, result = copy(expr.range), copy(expr.init), copy(expr.result)
                 condition, step = copy(expr.condition), copy(expr.step)

@@ -11,7 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.syntax import lexer
-from kapi.schema.cel.syntax.ast import Call, Entry, Expr, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kapi.schema.cel.syntax.ast import (
+    Call,
+    Entry,
+    Expr,
+    Ident,
+    ListExpr,
+    Literal,
+    MapExpr,
+    Select,
+    StructExpr,
+    StructField,
+)
 from kapi.schema.cel.syntax.cursor import OPERAND, Cursor, Stop
 from kapi.schema.cel.syntax.identifiers import RESERVED
 from kapi.schema.cel.syntax.issues import ExpressionErrors, Issue
@@ -97,7 +108,20 @@ class _Open:
     their tree is balanced in the end; `choices` has the conditions of `?:` and what they choose if true.
     """
 
-    __slots__ = ("ands", "choices", "items", "kind", "name", "offset", "optional", "ors", "prefix", "target", "waiting")
+    __slots__ = (
+        "ands",
+        "choices",
+        "colons",
+        "items",
+        "kind",
+        "name",
+        "offset",
+        "optional",
+        "ors",
+        "prefix",
+        "target",
+        "waiting",
+    )
 
     def __init__(self, kind: str, offset: int, name: str = "", target: Term | None = None) -> None:
         self.kind = kind
@@ -106,6 +130,8 @@ class _Open:
         self.target = target
         self.items: list[Any] = []
         """The terms before this one; in a map keys and values in turn, in a struct names and values."""
+        self.colons: list[int] = []
+        """The offsets of the colons in a struct."""
         self.optional: set[int] = set()
         self.prefix: tuple[str, int] | None = None
         self.waiting: list[tuple[Term, str, int]] = []
@@ -249,6 +275,7 @@ class _Parser(Cursor):
             bracket.optional.add(len(bracket.items))
         if bracket.kind == _STRUCT:
             bracket.items.append(self._field_name())
+            bracket.colons.append(self.token.offset)
             self.expect(":", OPERAND)
 
     def _field_name(self) -> str:
@@ -304,7 +331,10 @@ class _Parser(Cursor):
         pairs = [*zip(items[::2], items[1::2], strict=True)]
         depth = max((item[1] for item in items if isinstance(item, tuple)), default=0)
         if bracket.kind == _STRUCT:
-            fields = [(name, value[0]) for name, value in pairs]
+            fields = [
+                StructField(name=name, value=value[0], offset=colon, optional=2 * at in bracket.optional)
+                for at, ((name, value), colon) in enumerate(zip(pairs, bracket.colons, strict=True))
+            ]
             made = StructExpr(id=self._ids.next(), offset=offset, name=bracket.name, fields=fields)
             return self._deepen(made, depth)
         entries = [

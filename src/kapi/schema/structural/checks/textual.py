@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import re2
 
 from kapi.api.fielderror import too_long
-from kapi.schema.formats import JUDGES, normalized, supported_format
+from kapi.schema.formats import VALIDATORS, normalized
 from kapi.schema.patterns import OPTIONS, pattern_problem
 from kapi.schema.structural.wording import invalid, wrong_type
 
@@ -51,8 +51,8 @@ class StringRules:
                 matches = searcher(schema.pattern)
             except re2.error:
                 matches, wanted = _never, f"{schema.pattern}, but pattern is invalid: {pattern_problem(schema.pattern)}"
-        name = supported_format(schema)
-        return cls(schema.min_length, schema.max_length, matches, wanted, name, JUDGES.get(normalized(name)))
+        name = schema.supported_format
+        return cls(schema.min_length, schema.max_length, matches, wanted, name, VALIDATORS.get(normalized(name)))
 
     def accepts(self) -> Callable[[str], bool] | None:
         """The rules as one question about a string; None when all pass."""

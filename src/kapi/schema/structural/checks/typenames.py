@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.formats import supported_format
 from kapi.schema.structural.checks.numeric import is_whole
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class TypeRules:
     def of(cls, schema: Schema) -> TypeRules:
         """The rules of a schema; for an integer or string it names both."""
         names = ("integer", "string") if schema.int_or_string else (schema.type,) if schema.type else ()
-        return cls(names, supported_format(schema), schema.nullable)
+        return cls(names, schema.supported_format, schema.nullable)
 
     def problem(self, value: Any) -> tuple[str, str] | None:
         """What was wanted and what the value is, in the words of messages; None when it is of an allowed type.
