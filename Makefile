@@ -6,7 +6,9 @@ ARGS ?=
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
+SOURCES := pyproject.toml hatch_build.py $(wildcard generate/*.py)
 
 # pip reads its options from the environment too. Indexes, proxies and certificates stay in force;
 # the ones that would put packages somewhere other than the virtual environment do not.
@@ -20,15 +22,26 @@ help: ## Show the targets
 
 venv: $(INSTALLED) ## Create .venv with Kapi (editable) and the tools of a developer
 
-$(INSTALLED): pyproject.toml hatch_build.py $(wildcard generate/*.py)
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Kapi needs Python 3.11 or newer; run: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --editable '.[dev]'
+	@echo "Creating $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# What `make run` needs, and no developers' tools: seconds instead of minutes on an empty machine. pip lists what it
+# fetches, so that the wait is not silent; modules are compiled when they are first imported.
+$(RUNNABLE): $(SOURCES) | $(BIN)/python
+	@echo "Installing Kapi and the packages it needs into $(VENV) ..."
+	@PIP_NO_COMPILE=1 $(PIP) install --editable '.[server]'
 	@touch $@
 
-run: $(INSTALLED) ## Start a control plane and the demo controller (ARGS="--bind 127.0.0.1:0 --once" ...)
-	$(BIN)/kapi demo $(ARGS)
+$(INSTALLED): $(SOURCES) | $(BIN)/python
+	@echo "Installing Kapi and the tools of a developer into $(VENV) ..."
+	@$(PIP) install --quiet --editable '.[dev]'
+	@touch $(RUNNABLE) $@
+
+run: $(RUNNABLE) ## Start a control plane and the demo controller (ARGS="--bind 127.0.0.1:0 --once" ...)
+	@$(BIN)/kapi demo $(ARGS)
 
 test: $(INSTALLED) ## Run the tests that need only Python (ARGS="tests/unit/api -k selectors" ...)
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
@@ -56,4 +69,4 @@ clean: ## Remove what was built, generated or cached; .venv stays and is brought
 	rm -rf build dist src/kapi/api/builtin src/kapi/schema/builtin/definitions.bin
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests tools bench generate -type d -name __pycache__ -prune -exec rm -rf {} +
-	rm -f $(INSTALLED)
+	rm -f $(RUNNABLE) $(INSTALLED)

@@ -1,4 +1,7 @@
-"""Where the `kapi` command begins, also where only the library is installed: then it says what is missing."""
+"""The entry point of the `kapi` program and of `python -m kapi`.
+
+The program is part of the base installation; commands that need more say what is missing.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import sys
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command line of this process, and exit."""
+    from kapi.cli.main import main as program
+
     try:
-        from kapi.cli.main import main as command
+        program()
     except ModuleNotFoundError as error:
-        if error.name is not None and error.name.partition(".")[0] == "kapi":
+        name = error.name or ""
+        if name.partition(".")[0] == "kapi":
             raise
-        sys.exit(f"kapi: the command is not installed ({error.name} is missing): pip install 'kapi[server]'")
-    command()
+        command = " ".join(["kapi", *sys.argv[1:2]])
+        sys.exit(f"{command} needs packages that are not installed ({name} is missing): pip install 'kapi[server]'")

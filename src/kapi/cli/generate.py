@@ -1,18 +1,19 @@
 """`kapi generate`: definitions from classes, classes from definitions, clients from either.
 
-Only options are declared here; what does the work is imported when a command runs. Annotations are real objects in this
-module, because typer reads them.
+What does the work is imported when a command runs.
 """
+
+from __future__ import annotations
 
 import sys
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-from typer import Argument, Option
+from kapi.cli.command import Command, Group, Parser
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable
 
     from kapi.api.crd import CustomResource
@@ -22,67 +23,47 @@ _FAILED: Final = 1
 _DEFINITION: Final = "CustomResourceDefinition"
 _OURS: Final = "Made by `kapi generate"
 _MANIFESTS: Final = (".json", ".yaml", ".yml")
-
-app = typer.Typer(
-    name="generate",
-    help="Write definitions of custom resources from Python classes, classes from definitions, clients from either.",
-    no_args_is_help=True,
-)
+_CLASSES: Final = "a class, or a module for every kind in it; modules are looked up in the current directory first"
 
 
-@app.command()
-def crds(
-    targets: Annotated[
-        list[str], Argument(metavar="MODULE[:CLASS]...", help="A class, or a module for every kind in it.")
-    ],
-    output_dir: Annotated[
-        Path | None, Option(metavar="DIR", help="Write a file for each definition there, instead of printing them.")
-    ] = None,
-) -> None:
-    """Print the definitions of custom kinds; classes of one kind at several versions become one definition.
-
-    Modules are looked for in the current directory first. A definition that a server would refuse is not printed.
-    """
-    _run(lambda: _write_definitions(targets, output_dir))
+def _add_crds(parser: Parser) -> None:
+    parser.add_argument("targets", nargs="+", metavar="MODULE[:CLASS]", help=_CLASSES)
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        metavar="DIR",
+        help="write a file for each definition there, instead of printing them",
+    )
 
 
-@app.command()
-def types(
-    files: Annotated[
-        list[str], Argument(metavar="FILE...", help="Manifests with definitions, or - for standard input.")
-    ],
-    output: Annotated[
-        Path | None, Option(metavar="FILE", help="Where to write the module, instead of printing it.")
-    ] = None,
-    version: Annotated[str, Option(metavar="VERSION", help="Of each definition, instead of the stored version.")] = "",
-) -> None:
-    """Print a Python module with classes for the kinds of some definitions. Objects of other kinds are passed over."""
-    _run(lambda: _write_types(files, output, version))
+def _add_types(parser: Parser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="manifests with definitions, or - for standard input")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the module there, instead of printing it")
+    parser.add_argument(
+        "--version", default="", metavar="VERSION", help="this version of each definition, instead of the stored one"
+    )
 
 
-@app.command()
-def client(
-    sources: Annotated[
-        list[str],
-        Argument(
-            metavar="MODULE[:CLASS]...|FILE...",
-            help="A class, or a module for every kind in it; or manifests with definitions, or - for standard input.",
-        ),
-    ],
-    package: Annotated[str, Option(metavar="NAME", help="What the package is called.")],
-    output_dir: Annotated[Path, Option(metavar="DIR", help="The folder the package is put into.")] = Path(),
-    version: Annotated[
-        str, Option(metavar="VERSION", help="Of each definition, instead of all that are served; not for classes.")
-    ] = "",
-) -> None:
-    """Write a package with a typed clientset, listers and informers for some kinds, and print what was written.
-
-    Of definitions the classes are written, too. Files that were not made by this command are not replaced.
-    """
-    _run(lambda: _write_client(sources, package, output_dir, version))
+def _add_client(parser: Parser) -> None:
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="MODULE[:CLASS]|FILE",
+        help=f"{_CLASSES}; or manifests with definitions, or - for standard input",
+    )
+    parser.add_argument("--package", required=True, metavar="NAME", help="the name of the package")
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path(), metavar="DIR", help="the folder to write the package to"
+    )
+    parser.add_argument(
+        "--version",
+        default="",
+        metavar="VERSION",
+        help="this version of each definition, instead of all that are served; not for classes",
+    )
 
 
-def _run(work: "Callable[[], None]") -> None:
+def _run(work: Callable[[], None]) -> int:
     from kapi.cli.printer import CommandError, complain
 
     try:
@@ -90,10 +71,11 @@ def _run(work: "Callable[[], None]") -> None:
     except CommandError as error:
         for line in str(error).splitlines():
             complain(f"error: {line}")
-        sys.exit(_FAILED)
+        return _FAILED
     except OSError as error:
         complain(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}")
-        sys.exit(_FAILED)
+        return _FAILED
+    return 0
 
 
 def _write_definitions(targets: list[str], output_dir: Path | None) -> None:
@@ -115,7 +97,7 @@ def _write_definitions(targets: list[str], output_dir: Path | None) -> None:
         emit(f"{path}\n")
 
 
-def _load(targets: list[str]) -> "list[type[CustomResource]]":
+def _load(targets: list[str]) -> list[type[CustomResource]]:
     """The classes that targets name; modules are looked for in the current directory first."""
     from kapi.cli.printer import CommandError
     from kapi.scaffold.loader import NotLoaded, load
@@ -145,7 +127,7 @@ def _write_types(files: list[str], output: Path | None, version: str) -> None:
         output.write_text(source, encoding="utf-8")
 
 
-def _definitions(files: list[str]) -> "list[Object]":
+def _definitions(files: list[str]) -> list[Object]:
     """The definitions in some files, in today's form."""
     from kapi.cli import manifests
     from kapi.cli.printer import CommandError
@@ -189,7 +171,7 @@ def _is_file(source: str) -> bool:
     return source == "-" or "/" in source or source.endswith(_MANIFESTS)
 
 
-def _own_classes(targets: list[str], package: str, version: str) -> "list[type[CustomResource]]":
+def _own_classes(targets: list[str], package: str, version: str) -> list[type[CustomResource]]:
     from kapi.cli.printer import CommandError
 
     if version:
@@ -202,7 +184,7 @@ def _own_classes(targets: list[str], package: str, version: str) -> "list[type[C
 
 
 def _write_package(folder: Path, made: dict[str, str]) -> list[Path]:
-    """Write the files of a package, or none of them if one is there that somebody else wrote."""
+    """Write the files of a package, or none of them if one of the files exists and was not written by this command."""
     from kapi.cli.printer import CommandError
 
     paths = {folder / name: text for name, text in sorted(made.items())}
@@ -214,3 +196,44 @@ def _write_package(folder: Path, made: dict[str, str]) -> list[Path]:
     for path, text in paths.items():
         path.write_text(text, encoding="utf-8")
     return list(paths)
+
+
+def _crds(arguments: Namespace) -> int:
+    return _run(lambda: _write_definitions(arguments.targets, arguments.output_dir))
+
+
+def _types(arguments: Namespace) -> int:
+    return _run(lambda: _write_types(arguments.files, arguments.output, arguments.version))
+
+
+def _client(arguments: Namespace) -> int:
+    return _run(lambda: _write_client(arguments.sources, arguments.package, arguments.output_dir, arguments.version))
+
+
+GENERATE: Final = Group(
+    "generate",
+    "Write definitions of custom resources from classes, classes from definitions, clients from either",
+    (
+        Command(
+            "crds",
+            "Print the definitions of custom kinds; classes of one kind at several versions become one definition",
+            _add_crds,
+            _crds,
+            "MODULE[:CLASS]... [OPTION...]",
+        ),
+        Command(
+            "types",
+            "Print a Python module with classes for the kinds of some definitions; other objects are skipped",
+            _add_types,
+            _types,
+            "FILE... [OPTION...]",
+        ),
+        Command(
+            "client",
+            "Write a package with a typed clientset, listers and informers, and print the files written",
+            _add_client,
+            _client,
+            "MODULE[:CLASS]...|FILE... --package NAME [OPTION...]",
+        ),
+    ),
+)

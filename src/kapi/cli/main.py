@@ -1,96 +1,162 @@
-"""The `kapi` command. Commands are thin: they read options, call the library, and print."""
+"""The `kapi` program. Commands are thin: they read options, call the library, and print."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from kapi.base.version import VERSION
-from kapi.cli import generate, resources
+from kapi.cli.command import Command, Group, Parser, add_flag, at_least, command_list, find
+from kapi.cli.connection import add_connection_options
+from kapi.cli.generate import GENERATE
+from kapi.cli.resources import COMMANDS as RESOURCE_COMMANDS
 
-app = typer.Typer(
-    name="kapi",
-    help="A Kubernetes-compatible control plane in one process.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-
-@app.callback()
-def _root() -> None:
-    """A Kubernetes-compatible control plane in one process."""
+_ABOUT: Final = "A Kubernetes-compatible control plane in one process, and a small kubectl."
 
 
-@app.command()
-def demo(
-    data_dir: Annotated[Path, typer.Option(help="Where keys and the database are kept.")] = Path(".kapi"),
-    bind: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 picks a free one.")] = "127.0.0.1:6443",
-    storage: Annotated[str, typer.Option(help="sqlite or memory.")] = "sqlite",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
-    *,
-    once: Annotated[bool, typer.Option("--once", help="End when the example is ready.")] = False,
-) -> None:
-    """Start the control plane with a custom kind, an object of it, and the controller that makes it real."""
-    from kapi.cli.demo.run import run
-
-    sys.exit(run(data_dir=data_dir, bind=bind, storage=storage, log_level=log_level, once=once))
-
-
-@app.command()
-def up(
-    data_dir: Annotated[Path, typer.Option(help="Where keys and the database are kept.")] = Path(".kapi"),
-    bind: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 picks a free one.")] = "127.0.0.1:6443",
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(help="Where to write the admin's kubeconfig.", show_default="DATA_DIR/admin.kubeconfig"),
-    ] = None,
-    storage: Annotated[str, typer.Option(help="sqlite or memory.")] = "sqlite",
-    socket: Annotated[Path | None, typer.Option(help="Also listen on this unix socket.")] = None,
-    history_seconds: Annotated[
-        float,
-        typer.Option(min=1, help="How long old revisions can be listed and watched from; clients expect 75 or more."),
-    ] = 300,
-    controllers: Annotated[
-        str, typer.Option(help="Which controllers run: * is all, NAME switches one on, -NAME off; by commas.")
-    ] = "*",
-    event_ttl: Annotated[float, typer.Option(min=1, help="Seconds that Events are kept.")] = 3600,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-) -> None:
-    """Start the control plane; stop it with Ctrl-C or SIGTERM."""
-    from kapi.cli.up import run
-
-    sys.exit(
-        run(
-            data_dir=data_dir,
-            bind=bind,
-            kubeconfig=kubeconfig,
-            storage=storage,
-            socket=socket,
-            history_seconds=history_seconds,
-            controllers=controllers,
-            event_ttl=event_ttl,
-            log_level=log_level,
-        )
+def _add_server(parser: Parser, log_level: str) -> None:
+    """Add the options that `kapi up` and `kapi demo` share."""
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path(".kapi"),
+        metavar="DIR",
+        help="the folder of keys and database (default: .kapi)",
+    )
+    parser.add_argument(
+        "--bind",
+        default="127.0.0.1:6443",
+        metavar="HOST:PORT",
+        help="the address to listen on; port 0 picks a free one (default: 127.0.0.1:6443)",
+    )
+    parser.add_argument("--storage", default="sqlite", metavar="sqlite|memory", help="the store (default: sqlite)")
+    parser.add_argument(
+        "--log-level", default=log_level, metavar="LEVEL", help=f"debug, info, warning or error (default: {log_level})"
     )
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(VERSION)
+def _add_up(parser: Parser) -> None:
+    _add_server(parser, "info")
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="where to write the admin's kubeconfig (default: admin.kubeconfig in the data folder)",
+    )
+    parser.add_argument("--socket", type=Path, metavar="FILE", help="listen on this unix socket, too")
+    parser.add_argument(
+        "--history-seconds",
+        type=at_least(1),
+        default=300.0,
+        metavar="SECONDS",
+        help="how long old revisions can be listed and watched from; clients expect 75 or more (default: 300)",
+    )
+    parser.add_argument(
+        "--controllers",
+        default="*",
+        metavar="LIST",
+        help="the controllers to run, by commas: * is all, NAME switches one on, -NAME off (default: *)",
+    )
+    parser.add_argument(
+        "--event-ttl",
+        type=at_least(1),
+        default=3600.0,
+        metavar="SECONDS",
+        help="how long Events are kept (default: 3600)",
+    )
 
 
-resources.register(app)
-app.add_typer(generate.app)
+def _up(arguments: argparse.Namespace) -> int:
+    from kapi.cli.up import run
+
+    return run(**vars(arguments))
+
+
+def _add_demo(parser: Parser) -> None:
+    _add_server(parser, "warning")
+    add_flag(parser, "--once", help="stop when the example is ready")
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from kapi.cli.demo.run import run
+
+    return run(**vars(arguments))
+
+
+def _version(arguments: argparse.Namespace) -> int:
+    sys.stdout.write(f"{VERSION}\n")
+    return 0
+
+
+COMMANDS: Final[Sequence[Command | Group]] = (
+    Command("up", "Start the control plane; stop it with Ctrl-C or SIGTERM", _add_up, _up),
+    Command("demo", "Start the control plane with a custom resource and its controller", _add_demo, _demo),
+    *RESOURCE_COMMANDS,
+    GENERATE,
+    Command("version", "Print the version", lambda _: None, _version, ""),
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit status."""
+    program = Parser(
+        "kapi",
+        "[CONNECTION OPTION...] COMMAND [OPTION...]",
+        f"{_ABOUT}\n\ncommands:\n{command_list(COMMANDS)}",
+        "The options of a command: kapi COMMAND --help",
+    )
+    program.add_argument("--version", action="version", version=VERSION, help="print the version and exit")
+    add_connection_options(program, given_only=True)
+    return _dispatch(program, COMMANDS, arguments)
+
+
+def _dispatch(parser: Parser, commands: Sequence[Command | Group], arguments: Sequence[str]) -> int:
+    """Parse what comes before the command, find the command, and run it with the rest."""
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    given = vars(parser.parse_args(arguments))
+    name, rest = given.pop("command"), given.pop("rest")
+    if name is None:
+        parser.print_help()
+        return 0
+    command = find(commands, name, parser)
+    if isinstance(command, Group):
+        if given:
+            parser.error(_misplaced(given, name))
+        group = Parser(
+            f"{parser.prog} {name}",
+            "COMMAND [OPTION...]",
+            f"{command.summary}.\n\ncommands:\n{command_list(command.commands)}",
+        )
+        return _dispatch(group, command.commands, rest)
+    if given and not command.connects:
+        parser.error(_misplaced(given, name))
+    return command.run(_parse(parser.prog, command, rest, given))
+
+
+def _misplaced(given: dict[str, object], name: str) -> str:
+    options = ", ".join("--" + key.removesuffix("_user").replace("_", "-") for key in given)
+    return f"{name} does not connect to a server and takes no {options} before it"
+
+
+def _parse(prog: str, command: Command, rest: Sequence[str], given: dict[str, object]) -> argparse.Namespace:
+    """Parse the options of a command; those that came before it hold unless they are given again."""
+    parser = Parser(f"{prog} {command.name}", command.usage, f"{command.summary}.")
+    command.add_options(parser)
+    if command.connects:
+        add_connection_options(parser)
+    parser.set_defaults(**given)
+    return parser.parse_intermixed_args(rest)
 
 
 def main() -> None:
-    """Entry point."""
-    app()
+    """Run the command line of this process, and exit."""
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

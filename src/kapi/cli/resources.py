@@ -1,329 +1,355 @@
-"""The commands that talk to a server, as typer sees them: get, watch, create, replace, apply, patch and delete.
+"""The commands that talk to a server: get, watch, create, replace, apply, patch and delete.
 
 Only options are declared here. What the commands do is imported when one runs, so that `kapi --help` and `kapi up` do
-not pay for a client they do not use. Annotations are real objects in this module, because typer reads them.
+not pay for a client they do not use.
 """
 
-import inspect
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from __future__ import annotations
 
-import typer
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
+
+from kapi.cli.command import Command, Parser, add_flag, at_least
+from kapi.cli.connection import connection_of
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Awaitable, Callable, Sequence
 
+    from kapi.cli.get import Query
     from kapi.cli.manifests import Manifest
-    from kapi.cli.session import Connection, Session
+    from kapi.cli.session import Session
+    from kapi.cli.write import WriteOptions
 
     Work = Callable[[Session], Awaitable[None]]
 
-_PANEL = "Connection"
-
-Arguments = Annotated[
-    list[str] | None,
-    Argument(
-        metavar="TYPE[/NAME]", help="A type and names, or TYPE/NAME; types can be joined by commas.", show_default=False
-    ),
-]
-Files = Annotated[
-    list[str] | None,
-    Option(
-        "--filename", "-f", metavar="PATH", help="A manifest, a folder of them, or - for standard input; repeatable."
-    ),
-]
-Recursive = Annotated[bool, Option("--recursive", "-R", help="Folders with everything below them.")]
-Selector = Annotated[str, Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels.")]
-FieldSelector = Annotated[str, Option("--field-selector", metavar="FIELDS", help="Only objects with these fields.")]
-AllNamespaces = Annotated[bool, Option("--all-namespaces", "-A", help="In every namespace.")]
-ReadOutput = Annotated[str, Option("--output", "-o", metavar="FORMAT", help="wide, yaml, json or name.")]
-WriteOutput = Annotated[str, Option("--output", "-o", metavar="FORMAT", help="name, yaml or json.")]
-DryRun = Annotated[str, Option("--dry-run", metavar="none|server", help="server: check everything, store nothing.")]
-Validate = Annotated[str, Option("--validate", metavar="strict|warn|ignore", help="What unknown fields are.")]
-FieldManager = Annotated[str, Option("--field-manager", metavar="NAME", help="Who the changed fields belong to.")]
+_TYPES = "TYPE[/NAME] [NAME...] [OPTION...]"
+_FILES = "-f FILE... [OPTION...]"
 
 
-def _connection(
-    namespace: Annotated[
-        str | None, Option("--namespace", "-n", help="The namespace, instead of the context's.", rich_help_panel=_PANEL)
-    ] = None,
-    kubeconfig: Annotated[
-        str | None, Option(metavar="FILE", help="Instead of $KUBECONFIG or ~/.kube/config.", rich_help_panel=_PANEL)
-    ] = None,
-    context: Annotated[str | None, Option(help="A context of the kubeconfig.", rich_help_panel=_PANEL)] = None,
-    server: Annotated[
-        str | None, Option("--server", "-s", metavar="URL", help="The server's address.", rich_help_panel=_PANEL)
-    ] = None,
-    token: Annotated[str | None, Option(help="A bearer token.", rich_help_panel=_PANEL)] = None,
-    certificate_authority: Annotated[
-        str | None, Option(metavar="FILE", help="Whom to trust.", rich_help_panel=_PANEL)
-    ] = None,
-    client_certificate: Annotated[str | None, Option(metavar="FILE", rich_help_panel=_PANEL)] = None,
-    client_key: Annotated[str | None, Option(metavar="FILE", rich_help_panel=_PANEL)] = None,
-    insecure_skip_tls_verify: Annotated[
-        bool,
-        Option(
-            "--insecure-skip-tls-verify", help="Trust anybody. Not for anything that matters.", rich_help_panel=_PANEL
-        ),
-    ] = False,
-    tls_server_name: Annotated[
-        str | None, Option(help="The name in the server's certificate.", rich_help_panel=_PANEL)
-    ] = None,
-    as_user: Annotated[str | None, Option("--as", help="Act as this user.", rich_help_panel=_PANEL)] = None,
-    as_group: Annotated[
-        list[str] | None, Option(help="Act as in this group; repeatable.", rich_help_panel=_PANEL)
-    ] = None,
-    request_timeout: Annotated[
-        float | None, Option(metavar="SECONDS", min=0.1, help="For each request.", rich_help_panel=_PANEL)
-    ] = None,
-) -> "Connection":
-    from kapi.cli.session import Connection
+def _connected(prepare: Callable[[Namespace], Work]) -> Callable[[Namespace], int]:
+    """Return what runs a command: prepare its work from the options, connect, and do the work."""
 
-    return Connection(
-        namespace=namespace,
-        kubeconfig=kubeconfig,
-        context=context,
-        server=server,
-        token=token,
-        certificate_authority=certificate_authority,
-        client_certificate=client_certificate,
-        client_key=client_key,
-        insecure=insecure_skip_tls_verify,
-        tls_server_name=tls_server_name,
-        as_user=as_user,
-        as_groups=tuple(as_group or ()),
-        request_timeout=request_timeout,
-    )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the program."""
-    for command in (get, watch, create, replace, apply, patch, delete):
-        app.command()(_connected(command))
-
-
-def _connected(command: "Callable[..., Work]") -> "Callable[..., None]":
-    """A command with the connection's options added to its own, which runs what it returns and exits."""
-    shared = inspect.signature(_connection).parameters
-    own = inspect.signature(command).parameters
-
-    def run_and_exit(**values: Any) -> None:
+    def run(arguments: Namespace) -> int:
         from kapi.cli.printer import CommandError, complain, error_text
-        from kapi.cli.session import FAILED, run
+        from kapi.cli.session import FAILED
+        from kapi.cli.session import run as run_session
 
-        connection = _connection(**{name: values.pop(name) for name in shared})
         try:
-            work = command(**values)
+            work = prepare(arguments)
         except CommandError as error:
             complain(error_text([error]))
-            sys.exit(FAILED)
-        sys.exit(run(connection, work))
+            return FAILED
+        return run_session(connection_of(arguments), work)
 
-    parameters = [*own.values(), *shared.values()]
-    run_and_exit.__name__ = command.__name__
-    run_and_exit.__doc__ = command.__doc__
-    run_and_exit.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run_and_exit.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run_and_exit
+    return run
 
 
-def get(
-    arguments: Arguments = None,
-    all_namespaces: AllNamespaces = False,
-    selector: Selector = "",
-    field_selector: FieldSelector = "",
-    output: ReadOutput = "",
-    watch: Annotated[bool, Option("--watch", "-w", help="Then print changes as they happen.")] = False,
-    no_headers: Annotated[bool, Option("--no-headers", help="Rows only.")] = False,
-    show_labels: Annotated[bool, Option("--show-labels", help="Labels as the last column.")] = False,
-    show_managed_fields: Annotated[bool, Option("--show-managed-fields", help="With -o yaml and json.")] = False,
-    ignore_not_found: Annotated[bool, Option("--ignore-not-found", help="Missing objects are no error.")] = False,
-    raw: Annotated[str, Option("--raw", metavar="PATH", help="Print what the server answers there.")] = "",
-) -> "Work":
-    """Print objects, or tables of them."""
-    from kapi.cli.get import Query, print_changes, print_objects, print_raw
-
-    if raw:
-        return lambda session: print_raw(session, raw)
-    query = Query(
-        tuple(arguments or ()),
-        all_namespaces=all_namespaces,
-        label_selector=selector,
-        field_selector=field_selector,
-        output=output,
-        headers=not no_headers,
-        show_labels=show_labels,
-        managed_fields=show_managed_fields,
-        ignore_not_found=ignore_not_found,
-    )
-    return lambda session: (print_changes if watch else print_objects)(session, query)
+# -- options that several commands share ------------------------------------------------------------------------------
 
 
-def watch(
-    arguments: Arguments = None,
-    all_namespaces: AllNamespaces = False,
-    selector: Selector = "",
-    field_selector: FieldSelector = "",
-    output: ReadOutput = "",
-    no_headers: Annotated[bool, Option("--no-headers", help="Rows only.")] = False,
-    show_labels: Annotated[bool, Option("--show-labels", help="Labels as the last column.")] = False,
-) -> "Work":
-    """Print what is there and every change, each with its type; end it with Ctrl-C."""
-    from kapi.cli.get import Query, print_changes
-
-    query = Query(
-        tuple(arguments or ()),
-        all_namespaces=all_namespaces,
-        label_selector=selector,
-        field_selector=field_selector,
-        output=output,
-        headers=not no_headers,
-        show_labels=show_labels,
-        events=True,
-    )
-    return lambda session: print_changes(session, query)
-
-
-def create(
-    filename: Files = None,
-    recursive: Recursive = False,
-    dry_run: DryRun = "none",
-    validate: Validate = "strict",
-    field_manager: FieldManager = "kubectl-create",
-    output: WriteOutput = "",
-) -> "Work":
-    """Create objects; one that exists already is an error."""
-    from kapi.cli.write import WriteOptions, create_objects
-
-    options = WriteOptions.of(field_manager, dry_run=dry_run, validate=validate, output=output)
-    manifests = _manifests(filename, recursive=recursive)
-    return lambda session: create_objects(session, manifests, options)
-
-
-def replace(
-    filename: Files = None,
-    recursive: Recursive = False,
-    dry_run: DryRun = "none",
-    validate: Validate = "strict",
-    field_manager: FieldManager = "kubectl-replace",
-    output: WriteOutput = "",
-) -> "Work":
-    """Put objects in the place of those that exist; a resourceVersion in the manifest must be the current one."""
-    from kapi.cli.write import WriteOptions, replace_objects
-
-    options = WriteOptions.of(field_manager, dry_run=dry_run, validate=validate, output=output)
-    manifests = _manifests(filename, recursive=recursive)
-    return lambda session: replace_objects(session, manifests, options)
-
-
-def apply(
-    filename: Files = None,
-    recursive: Recursive = False,
-    server_side: Annotated[
-        bool, Option("--server-side", help="The server merges, and keeps account of owners.")
-    ] = False,
-    force_conflicts: Annotated[bool, Option("--force-conflicts", help="Take fields over from other managers.")] = False,
-    field_manager: Annotated[
-        str | None, Option(metavar="NAME", help="Who the applied fields belong to.", show_default=False)
-    ] = None,
-    dry_run: DryRun = "none",
-    validate: Validate = "strict",
-    prune: Annotated[bool, Option("--prune", help="Delete what was applied before and is in no manifest now.")] = False,
-    selector: Selector = "",
-    prune_all: Annotated[bool, Option("--all", help="With --prune: whatever its labels.")] = False,
-    prune_allowlist: Annotated[
-        list[str] | None, Option(metavar="GROUP/VERSION/KIND", help="With --prune: only this kind; repeatable.")
-    ] = None,
-    output: WriteOutput = "",
-) -> "Work":
-    """Make things as the manifests say: create what is missing, change what differs, keep what others added."""
-    from kapi.cli.apply import Apply
-    from kapi.cli.write import WriteOptions
-
-    manager = field_manager or ("kubectl" if server_side else "kubectl-client-side-apply")
-    work = Apply(
-        WriteOptions.of(manager, dry_run=dry_run, validate=validate, output=output),
-        server_side=server_side,
-        force_conflicts=force_conflicts,
-        selector=selector,
-        prune=prune,
-        prune_all=prune_all,
-        prune_kinds=tuple(prune_allowlist or ()),
-    )
-    manifests = _manifests(filename, recursive=recursive)
-    return lambda session: work.run(session, manifests)
-
-
-def patch(
-    arguments: Arguments = None,
-    patch: Annotated[str | None, Option("--patch", "-p", metavar="PATCH", help="The patch, as JSON or YAML.")] = None,
-    patch_file: Annotated[str | None, Option("--patch-file", metavar="FILE", help="A file with the patch.")] = None,
-    patch_type: Annotated[
-        str, Option("--type", metavar="json|merge|strategic", help="The type of the patch.")
-    ] = "strategic",
-    subresource: Annotated[str, Option("--subresource", metavar="NAME", help="status, scale, …")] = "",
-    dry_run: DryRun = "none",
-    field_manager: FieldManager = "kubectl-patch",
-    output: WriteOutput = "",
-) -> "Work":
-    """Change fields of objects; what the patch does not mention stays."""
-    from kapi.cli.printer import CommandError
-    from kapi.cli.write import PATCH_TYPES, WriteOptions, patch_objects, read_patch
-
-    if patch_type not in PATCH_TYPES:
-        raise CommandError(f'--type must be one of {", ".join(PATCH_TYPES)}, not "{patch_type}"')
-    document = read_patch(patch, patch_file)
-    options = WriteOptions.of(field_manager, dry_run=dry_run, output=output)
-    return lambda session: patch_objects(
-        session, arguments or (), document, patch_type, options, subresource=subresource
+def _add_resources(parser: Parser) -> None:
+    parser.add_argument(
+        "resources",
+        nargs="*",
+        metavar="TYPE[/NAME]",
+        help="a type and names, or TYPE/NAME; types can be joined by commas",
     )
 
 
-def delete(
-    arguments: Arguments = None,
-    filename: Files = None,
-    recursive: Recursive = False,
-    selector: Selector = "",
-    field_selector: FieldSelector = "",
-    everything: Annotated[bool, Option("--all", help="All objects of the type.")] = False,
-    all_namespaces: AllNamespaces = False,
-    cascade: Annotated[
-        str, Option("--cascade", metavar="background|foreground|orphan", help="What becomes of dependents.")
-    ] = "background",
-    grace_period: Annotated[int, Option("--grace-period", metavar="SECONDS", show_default=False)] = -1,
-    force: Annotated[bool, Option("--force", help="Without any grace.")] = False,
-    wait: Annotated[bool, Option("--wait/--no-wait", help="Until the objects are gone, finalizers and all.")] = True,
-    timeout: Annotated[float, Option("--timeout", metavar="SECONDS", min=0, help="For the wait; 0 is forever.")] = 0,
-    ignore_not_found: Annotated[bool, Option("--ignore-not-found", help="Missing objects are no error.")] = False,
-    dry_run: DryRun = "none",
-    output: Annotated[str, Option("--output", "-o", metavar="FORMAT", help="name.")] = "",
-) -> "Work":
-    """Delete objects, and wait until they are gone."""
-    from kapi.cli.delete import Delete
-
-    work = Delete(
-        cascade=cascade,
-        grace_period=grace_period,
-        force=force,
-        wait=wait,
-        timeout=timeout,
-        ignore_not_found=ignore_not_found,
-        label_selector=selector,
-        field_selector=field_selector,
-        everything=everything,
-        all_namespaces=all_namespaces,
-        dry_run=dry_run,
-        output=output,
+def _add_files(parser: Parser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        metavar="PATH",
+        help="a manifest, a folder of manifests, or - for standard input; repeatable",
     )
-    manifests = _manifests(filename, recursive=recursive) if filename else None
-    return lambda session: work.run(session, arguments or (), manifests)
+    add_flag(parser, "--recursive", "-R", help="read the folders below a folder, too")
 
 
-def _manifests(filename: list[str] | None, *, recursive: bool) -> "Sequence[Manifest]":
+def _add_selectors(parser: Parser) -> None:
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only objects with these labels")
+    parser.add_argument("--field-selector", default="", metavar="FIELDS", help="only objects with these fields")
+
+
+def _add_all_namespaces(parser: Parser) -> None:
+    add_flag(parser, "--all-namespaces", "-A", help="in every namespace")
+
+
+def _add_output(parser: Parser, formats: str) -> None:
+    parser.add_argument("-o", "--output", default="", metavar="FORMAT", help=formats)
+
+
+def _add_dry_run(parser: Parser) -> None:
+    parser.add_argument(
+        "--dry-run", default="none", metavar="none|server", help="server: validate the request, store nothing"
+    )
+
+
+def _add_validate(parser: Parser) -> None:
+    parser.add_argument(
+        "--validate", default="strict", metavar="strict|warn|ignore", help="what to do about unknown fields"
+    )
+
+
+def _add_field_manager(parser: Parser, default: str | None) -> None:
+    parser.add_argument(
+        "--field-manager", default=default, metavar="NAME", help="the manager that will own the changed fields"
+    )
+
+
+def _manifests(arguments: Namespace) -> Sequence[Manifest]:
     from kapi.cli import manifests
     from kapi.cli.printer import CommandError
 
-    if not filename:
+    if not arguments.filename:
         raise CommandError("must specify a manifest with -f: a file, a folder, or - for standard input")
-    return manifests.read(filename, recursive=recursive)
+    return manifests.read(arguments.filename, recursive=arguments.recursive)
+
+
+def _write_options(arguments: Namespace) -> WriteOptions:
+    from kapi.cli.write import WriteOptions
+
+    return WriteOptions.of(
+        arguments.field_manager, dry_run=arguments.dry_run, validate=arguments.validate, output=arguments.output
+    )
+
+
+# -- get and watch ----------------------------------------------------------------------------------------------------
+
+
+def _add_reads(parser: Parser) -> None:
+    _add_resources(parser)
+    _add_all_namespaces(parser)
+    _add_selectors(parser)
+    _add_output(parser, "wide, yaml, json or name")
+    add_flag(parser, "--no-headers", help="print rows without a header")
+    add_flag(parser, "--show-labels", help="print labels as the last column")
+
+
+def _query(arguments: Namespace, **more: Any) -> Query:
+    from kapi.cli.get import Query
+
+    return Query(
+        tuple(arguments.resources),
+        all_namespaces=arguments.all_namespaces,
+        label_selector=arguments.selector,
+        field_selector=arguments.field_selector,
+        output=arguments.output,
+        headers=not arguments.no_headers,
+        show_labels=arguments.show_labels,
+        **more,
+    )
+
+
+def _add_get(parser: Parser) -> None:
+    _add_reads(parser)
+    add_flag(parser, "--watch", "-w", help="print changes as they happen, after the objects")
+    add_flag(parser, "--show-managed-fields", help="print metadata.managedFields, with -o yaml and json")
+    add_flag(parser, "--ignore-not-found", help="a missing object is no error")
+    parser.add_argument("--raw", default="", metavar="PATH", help="print the server's response at a path")
+
+
+def _get(arguments: Namespace) -> Work:
+    from kapi.cli.get import print_changes, print_objects, print_raw
+
+    if arguments.raw:
+        return lambda session: print_raw(session, arguments.raw)
+    query = _query(arguments, managed_fields=arguments.show_managed_fields, ignore_not_found=arguments.ignore_not_found)
+    return lambda session: (print_changes if arguments.watch else print_objects)(session, query)
+
+
+def _watch(arguments: Namespace) -> Work:
+    from kapi.cli.get import print_changes
+
+    query = _query(arguments, events=True)
+    return lambda session: print_changes(session, query)
+
+
+# -- create, replace, apply and patch ---------------------------------------------------------------------------------
+
+
+def _add_writes(parser: Parser, field_manager: str | None) -> None:
+    _add_files(parser)
+    _add_dry_run(parser)
+    _add_validate(parser)
+    _add_field_manager(parser, field_manager)
+    _add_output(parser, "name, yaml or json")
+
+
+def _create(arguments: Namespace) -> Work:
+    from kapi.cli.write import create_objects
+
+    options, manifests = _write_options(arguments), _manifests(arguments)
+    return lambda session: create_objects(session, manifests, options)
+
+
+def _replace(arguments: Namespace) -> Work:
+    from kapi.cli.write import replace_objects
+
+    options, manifests = _write_options(arguments), _manifests(arguments)
+    return lambda session: replace_objects(session, manifests, options)
+
+
+def _add_apply(parser: Parser) -> None:
+    _add_writes(parser, None)
+    add_flag(parser, "--server-side", help="the server merges the manifest and records field ownership")
+    add_flag(parser, "--force-conflicts", help="take fields over from other field managers")
+    add_flag(parser, "--prune", help="delete objects that were applied before and are in no manifest now")
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only objects with these labels")
+    add_flag(parser, "--all", help="with --prune: whatever the labels", dest="prune_all")
+    parser.add_argument(
+        "--prune-allowlist",
+        action="append",
+        metavar="GROUP/VERSION/KIND",
+        help="with --prune: only objects of this kind; repeatable",
+    )
+
+
+def _apply(arguments: Namespace) -> Work:
+    from kapi.cli.apply import Apply
+
+    arguments.field_manager = arguments.field_manager or (
+        "kubectl" if arguments.server_side else "kubectl-client-side-apply"
+    )
+    work = Apply(
+        _write_options(arguments),
+        server_side=arguments.server_side,
+        force_conflicts=arguments.force_conflicts,
+        selector=arguments.selector,
+        prune=arguments.prune,
+        prune_all=arguments.prune_all,
+        prune_kinds=tuple(arguments.prune_allowlist or ()),
+    )
+    manifests = _manifests(arguments)
+    return lambda session: work.run(session, manifests)
+
+
+def _add_patch(parser: Parser) -> None:
+    _add_resources(parser)
+    parser.add_argument("-p", "--patch", help="the patch, as JSON or YAML")
+    parser.add_argument("--patch-file", metavar="FILE", help="a file with the patch")
+    parser.add_argument(
+        "--type", default="strategic", dest="patch_type", metavar="json|merge|strategic", help="the type of the patch"
+    )
+    parser.add_argument("--subresource", default="", metavar="NAME", help="the subresource to patch: status, scale, …")
+    _add_dry_run(parser)
+    _add_field_manager(parser, "kubectl-patch")
+    _add_output(parser, "name, yaml or json")
+
+
+def _patch(arguments: Namespace) -> Work:
+    from kapi.cli.printer import CommandError
+    from kapi.cli.write import PATCH_TYPES, WriteOptions, patch_objects, read_patch
+
+    if arguments.patch_type not in PATCH_TYPES:
+        raise CommandError(f'--type must be one of {", ".join(PATCH_TYPES)}, not "{arguments.patch_type}"')
+    document = read_patch(arguments.patch, arguments.patch_file)
+    options = WriteOptions.of(arguments.field_manager, dry_run=arguments.dry_run, output=arguments.output)
+    return lambda session: patch_objects(
+        session, arguments.resources, document, arguments.patch_type, options, subresource=arguments.subresource
+    )
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+def _add_delete(parser: Parser) -> None:
+    _add_resources(parser)
+    _add_files(parser)
+    _add_selectors(parser)
+    add_flag(parser, "--all", help="all objects of the type", dest="everything")
+    _add_all_namespaces(parser)
+    parser.add_argument(
+        "--cascade",
+        default="background",
+        metavar="background|foreground|orphan",
+        help="how dependents are deleted; orphan: not at all",
+    )
+    parser.add_argument(
+        "--grace-period", type=int, default=-1, metavar="SECONDS", help="instead of the object's own grace period"
+    )
+    add_flag(parser, "--force", help="delete immediately, with a grace period of 0")
+    add_flag(
+        parser, "--wait", help="wait until the objects are gone, finalizers included (default: true)", default=True
+    )
+    parser.add_argument(
+        "--timeout", type=at_least(0), default=0.0, metavar="SECONDS", help="the longest wait; 0 is without end"
+    )
+    add_flag(parser, "--ignore-not-found", help="a missing object is no error")
+    _add_dry_run(parser)
+    _add_output(parser, "name")
+
+
+def _delete(arguments: Namespace) -> Work:
+    from kapi.cli.delete import Delete
+
+    work = Delete(
+        cascade=arguments.cascade,
+        grace_period=arguments.grace_period,
+        force=arguments.force,
+        wait=arguments.wait,
+        timeout=arguments.timeout,
+        ignore_not_found=arguments.ignore_not_found,
+        label_selector=arguments.selector,
+        field_selector=arguments.field_selector,
+        everything=arguments.everything,
+        all_namespaces=arguments.all_namespaces,
+        dry_run=arguments.dry_run,
+        output=arguments.output,
+    )
+    manifests = _manifests(arguments) if arguments.filename else None
+    return lambda session: work.run(session, arguments.resources, manifests)
+
+
+COMMANDS = (
+    Command("get", "Print objects, as a table or as documents", _add_get, _connected(_get), _TYPES, connects=True),
+    Command(
+        "watch",
+        "Print objects and then every change with its type; end it with Ctrl-C",
+        _add_reads,
+        _connected(_watch),
+        _TYPES,
+        connects=True,
+    ),
+    Command(
+        "create",
+        "Create objects; one that exists already is an error",
+        lambda parser: _add_writes(parser, "kubectl-create"),
+        _connected(_create),
+        _FILES,
+        connects=True,
+    ),
+    Command(
+        "replace",
+        "Replace objects; a resourceVersion in the manifest must be the current one",
+        lambda parser: _add_writes(parser, "kubectl-replace"),
+        _connected(_replace),
+        _FILES,
+        connects=True,
+    ),
+    Command(
+        "apply",
+        "Create or change objects to match manifests; fields that others set are kept",
+        _add_apply,
+        _connected(_apply),
+        _FILES,
+        connects=True,
+    ),
+    Command(
+        "patch",
+        "Change fields of objects; fields the patch does not mention are kept",
+        _add_patch,
+        _connected(_patch),
+        "TYPE/NAME -p PATCH [OPTION...]",
+        connects=True,
+    ),
+    Command(
+        "delete",
+        "Delete objects, and wait until they are gone",
+        _add_delete,
+        _connected(_delete),
+        _TYPES,
+        connects=True,
+    ),
+)

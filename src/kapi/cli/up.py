@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import resource
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -53,14 +55,41 @@ def run(
         configure(log_level)
         return run_loop(_main(options))
     except (OptionError, ValueError) as error:
-        return _fail(str(error), USAGE)
+        return fail(str(error), USAGE)
     except (StorageUnavailable, BootstrapError, OSError) as error:
-        return _fail(str(error), UNAVAILABLE)
+        return fail(explain(error, bind), UNAVAILABLE)
 
 
-def _fail(message: str, status: int) -> int:
+def fail(message: str, status: int) -> int:
+    """Print why the command ends, and return its exit status."""
     sys.stderr.write(f"kapi: {message}\n")
     return status
+
+
+def explain(error: Exception, bind: str) -> str:
+    """Return why the control plane cannot start and which option to change, in one line."""
+    if isinstance(error, StorageUnavailable):
+        # Storage backends do not know the options of a command.
+        text = str(error)
+        return f"{text}: --data-dir DIR" if text.endswith("choose another data directory") else text
+    if not isinstance(error, OSError):
+        return str(error)
+    if isinstance(error, FileExistsError):
+        return f"{error.filename} is not a directory; choose another data directory: --data-dir DIR"
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}; choose another path: --data-dir DIR or --kubeconfig FILE"
+    host = bind.rpartition(":")[0]
+    if isinstance(error, socket.gaierror):
+        return f"--bind {bind}: the host cannot be resolved ({error.strerror}); try --bind 127.0.0.1:6443"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"{bind} is in use; choose another port: --bind {host}:0"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is not an address of this machine; choose another: --bind 127.0.0.1:6443"
+        case errno.EACCES:
+            return f"no permission to listen on {bind}; choose a port above 1023: --bind {host}:6443"
+        case _:
+            return error.strerror or str(error)
 
 
 async def _main(options: Options) -> int:

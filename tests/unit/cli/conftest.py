@@ -1,5 +1,7 @@
 """A control plane to run commands against, and ways to run them."""
 
+import contextlib
+import io
 import itertools
 import os
 import signal
@@ -8,10 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import kapi
-from kapi.cli.main import app
+from kapi.cli.main import run as run_program
 from live_plane import NO_MAPS, live_plane
 
 _number = itertools.count()
@@ -22,6 +23,23 @@ def kubeconfig(tmp_path_factory):
     """The admin's kubeconfig of a running control plane."""
     with live_plane(tmp_path_factory.mktemp("cli"), NO_MAPS) as path:
         yield path
+
+
+def run_kapi(*arguments, stdin=None):
+    """Run `kapi` in this process; returns standard output, standard error and the exit status."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((stdin or "").encode())))
+        try:
+            code = run_program([*map(str, arguments)])
+        except SystemExit as end:
+            code = end.code
+    return out.getvalue(), err.getvalue(), code
+
+
+@pytest.fixture(name="run_kapi")
+def _run_kapi():
+    return run_kapi
 
 
 class Kapi:
@@ -37,9 +55,7 @@ class Kapi:
 
     def __call__(self, *arguments, stdin=None, namespace=True):
         inside = ["-n", self.namespace] if namespace else []
-        result = CliRunner().invoke(app, [*map(str, arguments), *inside], input=stdin)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        self.out, self.err, self.code = result.stdout, result.stderr, result.exit_code
+        self.out, self.err, self.code = run_kapi(*arguments, *inside, stdin=stdin)
         return self.out
 
     def fails(self, *arguments, **options):
@@ -62,7 +78,7 @@ class Kapi:
             "KUBECONFIG": str(self.kubeconfig),
         }
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # Started in the background of a shell: what we start would inherit that nobody can interrupt it.
+            # Started in the background of a shell, which ignores SIGINT: the child process would inherit that.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(command, **pipes, text=True, env=environment)

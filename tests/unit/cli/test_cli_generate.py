@@ -6,9 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from kapi.cli.main import app
 from kapi.codec import yaml
 
 NETWORKS = '''
@@ -98,16 +96,15 @@ spec:
 
 
 @pytest.fixture
-def generate(tmp_path, monkeypatch):
+def generate(tmp_path, monkeypatch, run_kapi):
     """Runs `kapi generate` in a folder with the module `networks`; returns the exit status, the output, the errors."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "networks.py").write_text(textwrap.dedent(NETWORKS))
     before, path = set(sys.modules), list(sys.path)
 
     def run(*arguments, stdin=None):
-        result = CliRunner().invoke(app, ["generate", *map(str, arguments)], input=stdin)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result.exit_code, result.stdout, result.stderr
+        out, err, code = run_kapi("generate", *arguments, stdin=stdin)
+        return code, out, err
 
     yield run
     assert sys.path == path

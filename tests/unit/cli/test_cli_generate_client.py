@@ -5,9 +5,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from kapi.cli.main import app
 
 CRDS = Path(__file__).parents[2] / "crds"
 NETWORKS = """
@@ -38,16 +35,15 @@ FILES = ["__init__.py", "clientset.py", "informers.py", "kinds.py", "listers.py"
 
 
 @pytest.fixture
-def generate(tmp_path, monkeypatch):
+def generate(tmp_path, monkeypatch, run_kapi):
     """Runs `kapi generate client` in a folder with the module `networks`; the exit status, the output, the errors."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "networks.py").write_text(textwrap.dedent(NETWORKS))
     before, path = set(sys.modules), list(sys.path)
 
     def run(*arguments, stdin=None):
-        result = CliRunner().invoke(app, ["generate", "client", *map(str, arguments)], input=stdin)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result.exit_code, result.stdout, result.stderr
+        out, err, code = run_kapi("generate", "client", *arguments, stdin=stdin)
+        return code, out, err
 
     yield run
     assert sys.path == path

@@ -377,7 +377,7 @@ def test_delete_waits_for_finalizers(run):
     run("create", "-f", "-", stdin=held)
     error = run.fails("delete", "cm", "a", "--timeout", "0.2")
     assert error == "error: timed out after 0.2 s waiting for configmaps/a to go\n"
-    run("delete", "cm", "a", "--no-wait")
+    run("delete", "cm", "a", "--wait=false")
     assert run.code == 0
     waiting = run.process("delete", "cm", "a", "-n", run.namespace)
     assert waiting.stdout.readline().startswith('configmap "a" deleted')

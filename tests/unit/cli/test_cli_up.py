@@ -81,29 +81,25 @@ def test_wrong_options_are_a_usage_error(tmp_path, capsys, options, why):
     assert not (tmp_path / "data").exists()
 
 
-def test_port_in_use_is_told_in_one_line(tmp_path, capsys):
+def test_a_port_in_use_is_reported_with_the_option_to_change(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert _run(tmp_path, bind=f"127.0.0.1:{port}") == 1
-    error = capsys.readouterr().err
-    assert "in use" in error
-    assert error.startswith("kapi: ")
-    assert "Traceback" not in error
+    expected = f"kapi: 127.0.0.1:{port} is in use; choose another port: --bind 127.0.0.1:0\n"
+    assert capsys.readouterr().err == expected
 
 
-def test_address_of_another_machine_is_told_in_one_line(tmp_path, capsys):
+def test_an_address_of_another_machine_is_reported_with_the_option_to_change(tmp_path, capsys):
     assert _run(tmp_path, bind="192.0.2.1:0") == 1
-    error = capsys.readouterr().err
-    assert error.startswith("kapi: ")
-    assert error.count("\n") == 1
+    expected = "kapi: 192.0.2.1 is not an address of this machine; choose another: --bind 127.0.0.1:6443\n"
+    assert capsys.readouterr().err == expected
 
 
-def test_data_directory_that_is_a_file_is_told_in_one_line(tmp_path, capsys):
+def test_a_data_directory_that_is_a_file_is_reported_with_the_option_to_change(tmp_path, capsys):
     (tmp_path / "data").write_text("not a directory")
     assert _run(tmp_path, storage="sqlite") == 1
-    error = capsys.readouterr().err
-    assert str(tmp_path / "data") in error
-    assert error.count("\n") == 1
+    expected = f"kapi: {tmp_path / 'data'} is not a directory; choose another data directory: --data-dir DIR\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_wrong_option_ends_the_process_with_two():

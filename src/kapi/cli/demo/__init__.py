@@ -1,1 +1,1 @@
-"""The story end to end: a control plane, a kind of one's own, an object of it, and a controller that makes it real."""
+"""`kapi demo`: a control plane, a custom kind, an object of it, and the controller that reconciles it."""

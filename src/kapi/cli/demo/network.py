@@ -1,7 +1,7 @@
-"""The Network of the story: its definition in the form of old, an object, a class for it, and the controller.
+"""The kind Network of the demo: its definition, an object, a class for it, and the controller.
 
-The definition has no schema and no sub-resources, as definitions had when this story was first told; the class says
-what we expect in it. What stands in for real networks is a dictionary in memory, and says so.
+The definition is in the v1beta1 form, without schema and subresources, as many examples still are; the class declares
+the fields that the controller reads. In place of real networks there is a dictionary, and the status says so.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _log = structlog.get_logger("kapi.demo")
 
 
 class NetworkSpec(Model):
-    """What is wanted."""
+    """The desired network."""
 
     cidr: str = ""
     gateway: str = ""
 
 
 class NetworkStatus(Model):
-    """What there is."""
+    """The state of the network."""
 
     phase: str = ""
     message: str = ""
@@ -71,21 +71,21 @@ class Network(CustomResource, kw_only=True):
 
 
 class InMemoryNetworks:
-    """Networks that exist in this process only: enough to reconcile, nothing to route packets with."""
+    """A backend whose networks exist in this process only: enough to reconcile, with no effect outside."""
 
-    name = "in memory: no packet will ever pass"
+    name = "in memory, for demonstration"
 
     def __init__(self) -> None:
         self._networks: dict[ObjectKey, NetworkSpec] = {}
 
     def ensure(self, key: ObjectKey, spec: NetworkSpec) -> bool:
-        """Make the network what is wanted; whether that changed anything."""
+        """Create or change a network; returns True if anything changed."""
         changed = self._networks.get(key) != spec
         self._networks[key] = spec
         return changed
 
     def remove(self, key: ObjectKey) -> bool:
-        """Take the network away; whether there was one."""
+        """Remove a network; returns True if there was one."""
         return self._networks.pop(key, None) is not None
 
     def __len__(self) -> int:
@@ -93,9 +93,9 @@ class InMemoryNetworks:
 
 
 class NetworkReconciler:
-    """Makes the networks of a backend what the objects say, and the objects say how it went.
+    """Creates, changes and removes the networks of a backend to match the objects, and updates their status.
 
-    Level-based: it looks at what is, never at what happened, so it can be called as often as anybody likes.
+    Level-based: it compares the object with the backend and does not depend on the event that triggered it.
     """
 
     def __init__(self, manager: Manager, backend: InMemoryNetworks) -> None:
@@ -104,18 +104,18 @@ class NetworkReconciler:
         self._backend = backend
 
     async def reconcile(self, request: Request) -> None:
-        """Bring one network in line."""
+        """Reconcile one network."""
         network = await self._client.find(Network, request)
         if network is None or is_deleting(network):
             if self._backend.remove(request):
                 _log.info("network removed", network=str(request))
             return
-        problem = judge(network.spec)
+        problem = validate(network.spec)
         if problem:
             await self._report(network, NetworkStatus(phase=FAILED, message=problem, backend=self._backend.name))
             raise TerminalError(problem)
         if self._backend.ensure(request, network.spec):
-            _log.info("network made", network=str(request), cidr=network.spec.cidr, gateway=network.spec.gateway)
+            _log.info("network created", network=str(request), cidr=network.spec.cidr, gateway=network.spec.gateway)
         await self._report(network, NetworkStatus(phase=READY, backend=self._backend.name))
 
     async def _report(self, network: Network, status: NetworkStatus) -> None:
@@ -123,12 +123,12 @@ class NetworkReconciler:
             return
         patch = {"status": {"phase": status.phase, "message": status.message, "backend": status.backend}}
         await self._client.patch(network, patch)
-        tell = self._events.normal if status.phase == READY else self._events.warning
-        tell(network, status.phase, status.message or f"{network.spec.cidr} is there ({status.backend})")
+        record = self._events.normal if status.phase == READY else self._events.warning
+        record(network, status.phase, status.message or f"{network.spec.cidr} is ready ({status.backend})")
 
 
-def judge(spec: NetworkSpec) -> str:
-    """What is wrong with the wish; nothing when it can be fulfilled."""
+def validate(spec: NetworkSpec) -> str:
+    """Return what is wrong with a spec; empty if it is valid."""
     try:
         network = ipaddress.ip_network(spec.cidr)
         if spec.gateway and ipaddress.ip_address(spec.gateway) not in network:

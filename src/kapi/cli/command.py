@@ -1,0 +1,105 @@
+"""Commands of the `kapi` program, and how their command lines are parsed.
+
+Options look and work as kubectl's do: `-o wide`, `-o=wide`, `-owide` and `--output=wide` mean the same, flags take
+`=true` and `=false`, options and arguments may be mixed, and options of the connection may come before the command.
+argparse does most of that, needs nothing installed, and costs a fraction of the import time of typer or click.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+USAGE: Final = 2
+"""The exit status of a command line that cannot be parsed."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser without abbreviations, whose errors are one line and name the way to the help."""
+
+    def __init__(self, prog: str, usage: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            usage=f"{prog} {usage}".rstrip(),
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=36),
+        )
+
+    def error(self, message: str) -> Any:
+        """Print one line to standard error and exit with 2."""
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+class _Flag(argparse.Action):
+    """Sets a boolean: `--wait` and `--wait=true` to True, `--wait=false` to False."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, not (option or "").endswith("=false"))
+
+
+def add_flag(parser: argparse._ActionsContainer, *names: str, help: str, default: Any = False, dest: str = "") -> None:  # noqa: A002 - argparse's name
+    """Add a boolean option that also takes `=true` and `=false`."""
+    # An option string may contain "="; argparse looks for the whole argument before it splits it.
+    spellings = [f"{name}={value}" for name in names for value in ("true", "false")]
+    target = dest or names[0].removeprefix("--").replace("-", "_")
+    action = parser.add_argument(*names, *spellings, action=_Flag, nargs=0, default=default, dest=target, help=help)
+    action.option_strings = list(names)  # what the help shows
+
+
+def at_least(minimum: float) -> Callable[[str], float]:
+    """A type of option values: numbers that are not smaller than `minimum`."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not value >= minimum:
+            raise argparse.ArgumentTypeError(f"{text}: expected at least {minimum:g}")
+        return value
+
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: `add_options` declares what it takes, `run` does it and returns the exit status.
+
+    `connects` is true for commands that talk to a server and take the options of the connection.
+    """
+
+    name: str
+    summary: str
+    add_options: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], int]
+    usage: str = "[OPTION...]"
+    connects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A command that consists of commands, such as `kapi generate`."""
+
+    name: str
+    summary: str
+    commands: Sequence[Command]
+
+
+def command_list(commands: Sequence[Command | Group]) -> str:
+    """The commands with their summaries, a line each."""
+    width = max(len(command.name) for command in commands) + 3
+    return "\n".join(f"  {command.name:<{width}}{command.summary}" for command in commands)
+
+
+def find(commands: Sequence[Command | Group], name: str, parser: Parser) -> Command | Group:
+    """Return the command of a name; a name that there is not is an error of the command line."""
+    for command in commands:
+        if command.name == name:
+            return command
+    # `error` does not return.
+    return parser.error(f'unknown command "{name}"')  # type: ignore[no-any-return]
