@@ -12,7 +12,8 @@ SOURCES := pyproject.toml hatch_build.py $(wildcard generate/*.py)
 
 # pip reads its options from the environment too. Indexes, proxies and certificates stay in force;
 # the ones that would put packages somewhere other than the virtual environment do not.
-PIP := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTHON $(BIN)/python -m pip --disable-pip-version-check
+CLEAN_ENV := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTHON
+PIP := $(CLEAN_ENV) $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run test pythons check peers bench clean
@@ -29,10 +30,10 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # What `make run` needs, and no developers' tools: seconds instead of minutes on an empty machine. pip lists what it
-# fetches, so that the wait is not silent; modules are compiled when they are first imported.
-$(RUNNABLE): $(SOURCES) | $(BIN)/python
+# fetches, so that the wait is not silent.
+$(RUNNABLE): $(SOURCES) tools/install_run.py | $(BIN)/python
 	@echo "Installing Kapi and the packages it needs into $(VENV) ..."
-	@PIP_NO_COMPILE=1 $(PIP) install --editable '.[server]'
+	@$(CLEAN_ENV) $(BIN)/python tools/install_run.py
 	@touch $@
 
 $(INSTALLED): $(SOURCES) | $(BIN)/python

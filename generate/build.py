@@ -6,12 +6,16 @@ and the bytes of the definitions. An editable install that finds the stamp uncha
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "kubernetes-validate"
 """The distribution that carries the definitions; pyproject.toml pins its version."""
@@ -33,7 +37,7 @@ def generate(root: pathlib.Path, *, force: bool = False) -> bool:
 
     The stamp goes first and comes back last, so an interrupted run is seen as stale and never as done.
     """
-    source = definitions_file().read_bytes()
+    source = definitions_source()
     stamp, wanted = root / STAMP, fingerprint(root / "generate", source)
     if not force and is_current(root, wanted):
         return False
@@ -48,19 +52,27 @@ def generate(root: pathlib.Path, *, force: bool = False) -> bool:
     return True
 
 
-def definitions_file() -> pathlib.Path:
-    """The definitions inside the installed package, found without importing it (its imports are not needed)."""
+def definitions_source() -> bytes:
+    """Return the definitions inside the package, which is not imported: its imports are not needed.
+
+    The package may be installed, or be a wheel on the import path; loaders of both kinds read data by path.
+    """
     spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
+    read: Callable[[str], bytes] = getattr(spec and spec.loader, "get_data", _no_data)
     for location in (spec and spec.submodule_search_locations) or ():
-        path = pathlib.Path(location) / DEFINITIONS
-        if path.is_file():
-            return path
+        with contextlib.suppress(OSError):
+            return read(str(pathlib.Path(location) / DEFINITIONS))
     problem = "is not installed" if spec is None else f"has no {DEFINITIONS}"
     raise MissingDefinitions(
         f"{PACKAGE} {problem}, and the schemas and classes of the built-in kinds are generated from it. "
         f"Install the version that [build-system] in pyproject.toml names, for instance with "
         f"`pip install -e '.[dev]'` or `make venv`, and try again."
     )
+
+
+def _no_data(path: str) -> bytes:
+    """Stand in for a loader that cannot read data."""
+    raise FileNotFoundError(path)
 
 
 def read_definitions(source: bytes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import shutil
 import tomllib
+import zipfile
 
 import pytest
 
@@ -14,9 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def tree(tmp_path):
-    """A source tree with nothing in it but the generators and the rooms they write into."""
+    """A source tree with nothing in it but the generators and the folder of the schemas."""
     shutil.copytree(ROOT / "generate", tmp_path / "generate", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "src/kapi/schema").mkdir(parents=True)
+    (tmp_path / "src/kapi/schema/builtin").mkdir(parents=True)
     return tmp_path
 
 
@@ -55,7 +56,16 @@ def test_a_class_of_an_earlier_run_does_not_stay(tree):
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(build.MissingDefinitions, match=r"kubernetes-validate is not installed.*pip install"):
-        build.definitions_file()
+        build.definitions_source()
+
+
+def test_definitions_are_read_from_a_wheel_that_is_not_installed(monkeypatch, tmp_path):
+    wheel = tmp_path / "kubernetes_validate-1.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("kubernetes_validate/__init__.py", "raise RuntimeError('imported')")
+        archive.writestr(f"kubernetes_validate/{build.DEFINITIONS}", b"{}")
+    monkeypatch.syspath_prepend(wheel)
+    assert build.definitions_source() == b"{}"
 
 
 def test_build_and_development_use_the_same_definitions():
