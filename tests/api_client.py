@@ -51,7 +51,11 @@ PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io
 
 
 class SlowStorage(MemoryStorage):
-    """A store whose writes take a moment, as on a disk: between reading and writing others have their turn."""
+    """A store whose writes take a moment, as on a disk: other tasks run between reading and writing."""
+
+    async def commit(self, operations):
+        await asyncio.sleep(0)
+        return await super().commit(operations)
 
     async def put(self, key, draft, expected, note=None):
         await asyncio.sleep(0)

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path  # noqa: TC003
 from typing import NamedTuple
 
+from shared_store import Cluster
+
 from kapi.storage.interface import Change, Draft, Storage
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite.storage import SqliteStorage
@@ -15,20 +17,28 @@ Scenario = Callable[[Storage], Awaitable[None]]
 
 
 class Backend(NamedTuple):
-    """How to open a store, and whether it is still there after closing it."""
+    """How to open a store, and what is particular to it."""
 
     name: str
     open: Callable[..., Awaitable[Storage]]
-    is_durable: bool
+    is_durable: bool = False
+    """Its data is still there when it is opened again."""
+    is_shared: bool = False
+    """Other servers write to it too: it bounds its own history, and does not hand notes to followers."""
 
 
 async def open_memory(path: Path, **options: int) -> Storage:
     return MemoryStorage(**options)
 
 
+async def open_shared(path: Path) -> Storage:
+    return await Cluster().connect()
+
+
 BACKENDS = [
-    Backend("memory", open_memory, is_durable=False),
+    Backend("memory", open_memory),
     Backend("sqlite", SqliteStorage.open, is_durable=True),
+    Backend("shared", open_shared, is_shared=True),
 ]
 
 
@@ -70,6 +80,11 @@ class Recorder:
     def __call__(self, revision: int, changes: Sequence[Change]) -> None:
         self.calls.append((revision, [change.revision for change in changes]))
         self.changes.extend(changes)
+
+    @property
+    def reached(self) -> int:
+        """The last revision it was given."""
+        return self.calls[-1][0] if self.calls else 0
 
     @property
     def revisions(self) -> list[int]:

@@ -125,21 +125,35 @@ def test_the_feed_delivers_the_changes_of_a_commit_in_one_call_in_their_order(su
         gone = await store.put("/gone", value(), 0)
         live = Recorder()
         await store.follow(store.revision, live)
-        note = object()
         revision = await store.commit(
-            [Put("/z", value("z"), 0, note), Check("/none", 0), Delete("/gone", gone, note), Put("/a", value("a"), 0)]
+            [Put("/z", value("z"), 0), Check("/none", 0), Delete("/gone", gone), Put("/a", value("a"), 0)]
         )
-        assert live.calls == [(revision, [revision] * 3)]
-        assert live.changes == [
-            Change(revision, "/z", value("z").render(revision), note),
-            Change(revision, "/gone", None, note),
-            Change(revision, "/a", value("a").render(revision)),
-        ]
         late = Recorder()
         await store.follow(gone, late)
-        assert [change.key for change in late.changes] == ["/z", "/gone", "/a"]
+        assert live.calls == late.calls == [(revision, [revision] * 3)]
+        assert (
+            live.changes
+            == late.changes
+            == [
+                Change(revision, "/z", value("z").render(revision)),
+                Change(revision, "/gone", None),
+                Change(revision, "/a", value("a").render(revision)),
+            ]
+        )
 
     subject.run(scenario)
+
+
+def test_each_change_of_a_commit_carries_its_own_note(local: Subject) -> None:
+    async def scenario(store: Storage) -> None:
+        gone = await store.put("/gone", value(), 0)
+        live = Recorder()
+        await store.follow(store.revision, live)
+        one, two = object(), object()
+        await store.commit([Put("/a", value(), 0, one), Delete("/gone", gone, two), Put("/b", value(), 0)])
+        assert [change.note for change in live.changes] == [one, two, None]
+
+    local.run(scenario)
 
 
 def test_history_never_divides_a_commit_between_two_calls(subject: Subject) -> None:

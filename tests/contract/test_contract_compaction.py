@@ -1,4 +1,4 @@
-"""Promise 6 of `storage.interface`: compaction forgets the past and nothing else."""
+"""Promise 7 of `storage.interface`: compaction removes old versions and nothing else."""
 
 from __future__ import annotations
 

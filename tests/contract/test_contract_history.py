@@ -1,4 +1,4 @@
-"""Promise 7 of `storage.interface`: the past is bounded in bytes, whatever is written and for how long."""
+"""Promise 8 of `storage.interface`: history is bounded in bytes, whatever is written and for how long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def past(store: Storage) -> int:
 
 
 @pytest.mark.parametrize(("size", "times"), [(10, 3000), (1000, 1000), (30_000, 60)], ids=["small", "usual", "large"])
-def test_endless_updates_of_one_key_keep_no_more_than_the_bound(subject: Subject, size: int, times: int) -> None:
+def test_endless_updates_of_one_key_keep_no_more_than_the_bound(local: Subject, size: int, times: int) -> None:
     async def scenario(store: Storage) -> None:
         revision, kept = 0, []
         for _ in range(5):
@@ -46,10 +46,10 @@ def test_endless_updates_of_one_key_keep_no_more_than_the_bound(subject: Subject
         assert await compacted(store) > times // 2
         assert await store.get("/a") == ("/a", b"x" * size + b"%d" % revision, revision)
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_no_more_is_forgotten_than_needed(subject: Subject) -> None:
+def test_no_more_is_compacted_than_needed(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         revision = await update(store, "/a", 50, 1000)
         assert await compacted(store) == 0
@@ -58,19 +58,19 @@ def test_no_more_is_forgotten_than_needed(subject: Subject) -> None:
             assert await past(store) >= BOUND * 0.75 * 1000 / 1132 or await compacted(store) == 0
         assert await compacted(store) > 0
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_what_is_created_is_no_past(subject: Subject) -> None:
+def test_created_keys_are_no_history(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         for number in range(200):
             await store.put(f"/{number}", Draft(b"x" * 1000, b""), 0)
         assert await compacted(store) == 0
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_a_past_as_large_as_the_present_is_kept(subject: Subject) -> None:
+def test_history_as_large_as_the_latest_versions_is_kept(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         for number in range(200):
             await store.put(f"/{number}", Draft(b"x" * 1000, b""), 0)
@@ -79,10 +79,10 @@ def test_a_past_as_large_as_the_present_is_kept(subject: Subject) -> None:
         await update(store, "/a", 20, 1000, revision)
         assert await compacted(store) > 0
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_creating_and_deleting_without_end_is_bounded_too(subject: Subject) -> None:
+def test_creating_and_deleting_without_end_is_bounded_too(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         for number in range(1000):
             revision = await store.put(f"/{number}", Draft(b"x" * 100, b""), 0)
@@ -90,10 +90,10 @@ def test_creating_and_deleting_without_end_is_bounded_too(subject: Subject) -> N
         assert store.revision - await compacted(store) < 2 * BOUND / 300
         assert (await store.range("/")).entries == []
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_many_keys_written_together_share_the_bound(subject: Subject) -> None:
+def test_many_keys_written_together_share_the_bound(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         await asyncio.gather(*(update(store, f"/{number}", 40, 1000) for number in range(40)))
         assert await past(store) <= BOUND + 40 * 1000
@@ -101,10 +101,10 @@ def test_many_keys_written_together_share_the_bound(subject: Subject) -> None:
         assert len(page.entries) == 40
         assert all(entry.value == b"x" * 1000 + b"%d" % entry.revision for entry in page.entries)
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_who_follows_live_misses_nothing_of_what_is_forgotten(subject: Subject) -> None:
+def test_a_live_follower_misses_nothing_of_what_is_compacted(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         live = Recorder()
         await store.follow(0, live)
@@ -112,10 +112,10 @@ def test_who_follows_live_misses_nothing_of_what_is_forgotten(subject: Subject) 
         assert await compacted(store) > 0
         assert live.revisions == list(range(1, 301))
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_who_comes_too_late_is_told_so(subject: Subject) -> None:
+def test_a_follower_from_a_compacted_revision_is_refused(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         await update(store, "/a", 100, 2000)
         await compacted(store)
@@ -124,10 +124,10 @@ def test_who_comes_too_late_is_told_so(subject: Subject) -> None:
         with pytest.raises(Compacted):
             await store.range("/", revision=1)
 
-    subject.bounded(BOUND).run(scenario)
+    local.bounded(BOUND).run(scenario)
 
 
-def test_nobody_reads_ahead_of_the_feed_when_next_to_nothing_is_kept(subject: Subject) -> None:
+def test_no_read_is_ahead_of_the_feed_when_next_to_nothing_is_kept(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         live = Recorder()
         await store.follow(0, live)
@@ -138,7 +138,7 @@ def test_nobody_reads_ahead_of_the_feed_when_next_to_nothing_is_kept(subject: Su
             await asyncio.sleep(0)
         assert await compacted(store) > 8 * 60 - 100
 
-    subject.bounded(1).run(scenario)
+    local.bounded(1).run(scenario)
 
 
 def test_the_bound_holds_across_restarts(durable: Subject) -> None:

@@ -26,10 +26,10 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
     the followers of another server are called later.
 7.  **Compaction** removes old versions up to a revision. The latest version of every key stays. It never makes writers
     wait for more than one small step of it.
-8.  **History is bounded in bytes.** Replaced and removed versions take no more than `ledger.HISTORY_BYTES`, or than
+8.  **History is bounded in bytes.** Replaced and deleted versions take no more than `ledger.HISTORY_BYTES`, or than
     the latest versions take, whichever is more. A store that would hold more compacts by itself, the oldest first and
     no further than needed; `compacted` moves then without a call. However long one key is written to, the store does
-    not grow.
+    not grow. (A store that is shared has a quota of its own.)
 9.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
     called once, and nothing is retried. Reads may go on.
 
@@ -40,7 +40,7 @@ store raises `StorageFailed`; a follower that raises stops the store, because a 
 Values are bytes with a slot for their own revision: the caller gives the bytes before and after it (`Draft`). What
 `get`, `range` and the feed return has the revision filled in. A store that allocates the revision itself fills it in at
 commit, so that an object is encoded once, with its resourceVersion in it; one that learns the revision from the answer
-(etcd) stores the value without it and fills it in on every read.
+(etcd) stores the value without it and fills it in on every read, see `revisionslot`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,11 @@ class Page(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One key as a commit left it. `value` is None for a deletion; `note` is None unless this server wrote it."""
+    """One key as a commit left it; `value` is None for a deletion.
+
+    `note` is what the operation carried, for the followers of the server that wrote; it spares them decoding the value.
+    It is not stored, other servers never see it, and a store may drop it.
+    """
 
     revision: int
     key: str
@@ -130,7 +134,7 @@ class Change(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a value to a key that is at `expected` (0: absent). `note` reaches this server's followers."""
+    """Write a value to a key that is at `expected` (0: absent). `note`: see `Change`."""
 
     key: str
     draft: Draft
@@ -139,7 +143,7 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a key that is at `expected`. `note` reaches this server's followers."""
+    """Remove a key that is at `expected`. `note`: see `Change`."""
 
     key: str
     expected: int

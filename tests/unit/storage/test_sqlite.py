@@ -354,20 +354,27 @@ def test_nothing_is_visible_before_it_is_published(tmp_path, point):
             before = await store.range("/")
             await store.follow(1, lambda _, changes: seen.extend(changes))
             with armed(point, gate):
-                write = asyncio.create_task(store.put("/a", DRAFT, 0))
+                write = asyncio.create_task(store.commit([Put("/a", DRAFT, 0), Put("/b", DRAFT, 0)]))
                 await gate.reached()
-                assert seen == []
-                assert store.revision == 1
-                assert await store.get("/a") is None
-                assert await store.range("/") == before
-                late = []
-                await store.follow(0, lambda _, changes: late.extend(changes))
-                gate.open()
+                try:
+                    assert seen == []
+                    assert store.revision == 1
+                    assert await store.get("/a") is None
+                    assert await store.range("/") == before
+                    late = []
+                    await store.follow(0, lambda _, changes: late.extend(changes))
+                finally:
+                    gate.open()
                 assert await write == 2
-            assert [change.revision for change in seen] == [2]
-            assert [change.revision for change in late] == [1, 2]
+            assert [change.revision for change in seen] == [2, 2]
+            assert [change.revision for change in late] == [1, 2, 2]
 
     asyncio.run(scenario())
+
+
+def test_a_commit_that_is_visible_before_it_is_durable_is_caught(tmp_path):
+    with armed("storage.ack_before_commit", lambda: None), pytest.raises(AssertionError):
+        test_nothing_is_visible_before_it_is_published(tmp_path, "storage.before_commit")
 
 
 def test_the_loop_runs_while_the_disk_is_busy(tmp_path):
