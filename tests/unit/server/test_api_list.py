@@ -1,5 +1,6 @@
 """Reading through the whole server: get, list, paging over a moving store, selectors, and reads at a revision."""
 
+import asyncio
 import base64
 import json
 
@@ -8,6 +9,12 @@ import pytest
 from api_client import CM, DEPLOY, NS, PODS, SVC, cm, deployment, pod, served
 
 TOO_OLD = "The resourceVersion for the provided list is too old."
+CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
 
 
 def _token(**fields):
@@ -269,16 +276,7 @@ async def test_compacted_token_is_expired_and_offers_another(api):
     await api.made(CM, cm("late"))
     await api.storage.compact(api.revision)
     answer = await api.get(CM, limit=2, continue_=first.metadata["continue"])
-    assert answer.error == (
-        410,
-        "Expired",
-        (
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-            "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
-            "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
-            "modified, or deleted between the time the first chunk was returned and now may show up in the list."
-        ),
-    )
+    assert answer.error == (410, "Expired", CONTINUE_EXPIRED)
     token = answer.metadata["continue"]
     assert _fields(token)["rv"] == -1
     rest = await api.get(CM, limit=2, continue_=token)
@@ -287,6 +285,34 @@ async def test_compacted_token_is_expired_and_offers_another(api):
     assert _fields(rest.metadata["continue"])["rv"] == api.revision
     last = await api.get(CM, limit=2, continue_=rest.metadata["continue"])
     assert last.names == ["late"]
+
+
+@served
+async def test_a_token_expires_though_nothing_is_written(api):
+    await _many(api, 6)
+    first = await api.get(CM, limit=2)
+    await asyncio.sleep(200)
+    second = await api.get(CM, limit=2, continue_=first.metadata["continue"])
+    assert second.names == ["c02", "c03"]
+    await asyncio.sleep(200)
+    # The pages of a list are one snapshot: its age is that of the first page.
+    answer = await api.get(CM, limit=2, continue_=second.metadata["continue"])
+    assert answer.error == (410, "Expired", CONTINUE_EXPIRED)
+    token = answer.metadata["continue"]
+    assert _fields(token)["rv"] == -1
+    rest = await api.get(CM, limit=1, continue_=token)
+    assert rest.names == ["c04"]
+    await asyncio.sleep(200)
+    last = await api.get(CM, limit=1, continue_=rest.metadata["continue"])
+    assert last.names == ["c05"]
+
+
+@served
+async def test_a_fresh_token_of_an_old_revision_is_valid(api):
+    await _many(api, 3)
+    await asyncio.sleep(3600)
+    first = await api.get(CM, limit=2)
+    assert (await api.get(CM, limit=2, continue_=first.metadata["continue"])).names == ["c02"]
 
 
 @pytest.mark.parametrize(

@@ -186,14 +186,19 @@ def _field_key(key: str, resource: Resource) -> str:
 
 
 class Token(NamedTuple):
-    """Where a paged list goes on: the snapshot and the first key, relative to the list's prefix."""
+    """Where a paged list goes on: the snapshot and the first key, relative to the list's prefix.
+
+    `time` is when its first page was made, in seconds since 1970; 0 if unknown. Without it a token of the latest
+    revision would never expire on a server that is not written to (etcd's compaction writes, ours does not).
+    """
 
     revision: int
     start: str
+    time: int = 0
 
     def encode(self) -> str:
         """As clients carry it."""
-        raw = msgspec.json.encode({"v": TOKEN_VERSION, "rv": self.revision, "start": self.start})
+        raw = msgspec.json.encode({"v": TOKEN_VERSION, "rv": self.revision, "start": self.start, "time": self.time})
         return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
@@ -217,7 +222,8 @@ def parse_token(text: str) -> Token:
         raise _bad_token(f"encoded start key empty (version {TOKEN_VERSION})")
     if posixpath.normpath("/" + start.lstrip("/")) != "/" + start.lstrip("/"):
         raise _bad_token(start)
-    return Token(revision, start.lstrip("/"))
+    time = fields.get("time")
+    return Token(revision, start.lstrip("/"), time if isinstance(time, int) else 0)
 
 
 def _bad_token(why: str) -> BadRequest:

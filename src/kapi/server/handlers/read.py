@@ -1,9 +1,9 @@
 """Get and list.
 
-Reads without a resourceVersion see every acknowledged write: the cache has taken it in before the writer was told.
-`resourceVersion=0` is answered the same way here, though clients must not count on it. A number means "not older
-than", and waits for it a little. Pages of one list all come from the first page's revision, read from history once
-the cache has moved on.
+Reads without a resourceVersion are linearizable: they ask the store for its latest revision and wait until the cache
+has it. `resourceVersion=0` is answered from the cache as it is. A number means "not older than", and waits for it a
+little. Pages of one list all come from the first page's revision, read from history once the cache has moved on; a
+continue token expires when its revision has been compacted, or by its age.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from kapi.storage.interface import Page
 
 FRESHNESS_WAIT = 3.0
-"""How long a read waits for a revision that has not been reached."""
+"""Seconds a read waits for the revision that its client named."""
+LATEST_WAIT = 60.0
+"""Seconds a linearizable read waits for the latest revision; the deadline of a request may be earlier."""
 SCAN_PAGE = 1000
 
 TOO_OLD = "The resourceVersion for the provided list is too old."
@@ -45,6 +47,8 @@ async def get(context: Context) -> Response:
     version = context.query.get("resourceVersion")
     if version:
         await wait_until(context, revision_of(version) or 0)
+    else:
+        await wait_for_latest(context)
     store = context.served.stored
     item = store.get(info.namespace, info.name)
     if store.is_remote:
@@ -71,15 +75,17 @@ async def select(context: Context, options: ListOptions) -> tuple[list[Item], Li
     if options.token:
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
-        return await _next_page(store, prefix, options, matches)
+        return await _next_page(context, prefix, options, matches)
     exact = options.match == "Exact" or (options.revision and options.limit > 0 and not options.match)
     if options.revision:
         await wait_until(context, options.revision)
+    elif options.revision is None:
+        await wait_for_latest(context)
     await _converted(store, prefix, options)
     if options.revision and exact and options.revision != store.hub.revision:
-        return await _at_revision(store, prefix, options, matches, Token(options.revision, ""))
+        return await _at_revision(store, prefix, options, matches, Token(options.revision, "", _now(store)))
     limit = 0 if options.revision == 0 else options.limit
-    return _latest(store, prefix, limit, matches, "", counted=not options.selective)
+    return _latest(store, prefix, limit, matches, None, counted=not options.selective)
 
 
 def list_prefix(context: Context) -> str:
@@ -88,11 +94,19 @@ def list_prefix(context: Context) -> str:
     return f"{store.prefix}{namespace}/" if namespace and store.namespaced else store.prefix
 
 
-async def wait_until(context: Context, revision: int) -> None:
-    """Wait for a revision to be reached; 504 when it is not."""
+async def wait_until(context: Context, revision: int, seconds: float = FRESHNESS_WAIT) -> None:
+    """Wait until the cache has a revision; 504 when it does not get there in time."""
     hub = context.services.catalog.hub
-    if revision > hub.revision and not await hub.wait_for(revision, seconds=FRESHNESS_WAIT):
+    if revision > hub.revision and not await hub.wait_for(revision, seconds=seconds):
         raise Timeout.too_large_revision(revision, hub.revision)
+
+
+async def wait_for_latest(context: Context) -> None:
+    """Wait until the cache has what every server had acknowledged when this was called."""
+    hub = context.services.catalog.hub
+    revision = await hub.storage.latest()
+    if revision > hub.revision:
+        await wait_until(context, revision, LATEST_WAIT)
 
 
 def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None:
@@ -121,11 +135,11 @@ async def _converted(store: Store, prefix: str, options: ListOptions) -> None:
 
 
 def _latest(
-    store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, start: str, *, counted: bool
+    store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, token: Token | None, *, counted: bool
 ) -> tuple[list[Item], ListMeta]:
-    """From the cache, as of now."""
+    """A page from the cache, as of now; `token` is that of a list that goes on."""
     revision, cache = store.hub.revision, store.cache
-    first = prefix + start if start else ""
+    first = prefix + token.start if token is not None else ""
     if matches is None and limit > 0:
         page, remaining = cache.page(prefix, first, limit)
     else:
@@ -137,23 +151,39 @@ def _latest(
         page, remaining = items[:limit], len(items) - limit
     if remaining <= 0:
         return page, ListMeta(revision)
-    return _page(page, prefix, revision, remaining if counted else 0)
+    time = _now(store) if token is None else token.time
+    return _page(page, prefix, Token(revision, "", time), remaining if counted else 0)
 
 
 async def _next_page(
-    store: Store, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None
+    context: Context, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None
 ) -> tuple[list[Item], ListMeta]:
+    store = context.served.stored
     token = parse_token(options.token)
+    if token.revision == LATEST:
+        await wait_for_latest(context)
+        token = token._replace(time=_now(store))
+    elif token.time and _now(store) - token.time > store.hub.retention:
+        raise _continue_expired(token)
     await _converted(store, prefix, options)
     if token.revision in (LATEST, store.hub.revision):
-        return _latest(store, prefix, options.limit, matches, token.start, counted=not options.selective)
+        return _latest(store, prefix, options.limit, matches, token, counted=not options.selective)
     return await _at_revision(store, prefix, options, matches, token)
+
+
+def _now(store: Store) -> int:
+    return int(store.hub.clock.now().timestamp())
+
+
+def _continue_expired(token: Token) -> Expired:
+    fresh = Token(LATEST, token.start).encode()
+    return Expired(CONTINUE_EXPIRED, list_metadata={"continue": fresh})
 
 
 async def _at_revision(
     store: Store, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None, token: Token
 ) -> tuple[list[Item], ListMeta]:
-    """From history, as it was at the token's revision; pages are filled up after filtering."""
+    """A page from history, as of the token's revision; pages are filled up after filtering."""
     limit = max(options.limit, 0)
     found: list[Item] = []
     start = prefix + token.start if token.start else ""
@@ -167,27 +197,24 @@ async def _at_revision(
                 continue
             if limit and len(found) == limit:
                 remaining = page.more + len(page.entries) - index if matches is None else 0
-                return _page(found, prefix, token.revision, remaining)
+                return _page(found, prefix, token, remaining)
             found.append(item)
         if not page.more:
             return found, ListMeta(token.revision)
         if matches is None and limit and len(found) == limit:
-            return _page(found, prefix, token.revision, page.more)
+            return _page(found, prefix, token, page.more)
         start = page.entries[-1].key + "\0"
 
 
-def _page(found: list[Item], prefix: str, revision: int, remaining: int) -> tuple[list[Item], ListMeta]:
-    token = Token(revision, found[-1].key[len(prefix) :] + "\0").encode()
-    return found, ListMeta(revision, token, remaining)
+def _page(found: list[Item], prefix: str, token: Token, remaining: int) -> tuple[list[Item], ListMeta]:
+    following = token._replace(start=found[-1].key[len(prefix) :] + "\0")
+    return found, ListMeta(token.revision, following.encode(), remaining)
 
 
 async def _read(store: Store, prefix: str, start: str, limit: int, token: Token) -> Page:
     try:
         return await store.storage.range(prefix, start=start, limit=limit, revision=token.revision)
     except Compacted:
-        if not token.start:
-            raise Expired(TOO_OLD) from None
-        fresh = Token(LATEST, token.start).encode()
-        raise Expired(CONTINUE_EXPIRED, list_metadata={"continue": fresh}) from None
+        raise (_continue_expired(token) if token.start else Expired(TOO_OLD)) from None
     except FutureRevision as error:
         raise Timeout.too_large_revision(error.revision, error.current) from None

@@ -17,7 +17,7 @@ from kapi.cache.watcher import MAX_PENDING, Watcher
 from kapi.codec import json
 from kapi.server.handlers.conversionwatcher import ConvertingWatcher
 from kapi.server.handlers.options import ListOptions, list_options
-from kapi.server.handlers.read import list_prefix, matcher, wait_until
+from kapi.server.handlers.read import list_prefix, matcher, wait_for_latest, wait_until
 from kapi.server.handlers.respond import watch_view_for
 from kapi.server.transport.message import StreamResponse
 
@@ -91,6 +91,8 @@ class _Session:
         """Send the initial events if they are wanted; returns the revision to go on from."""
         options, hub = self._options, self._context.services.catalog.hub
         revision = options.revision or 0
+        if options.revision is None:
+            await wait_for_latest(self._context)
         if options.initial_events:
             await wait_until(self._context, revision)
             since = hub.revision
@@ -123,7 +125,7 @@ class _Session:
             if not events:
                 self._cache.add(watcher)
                 return
-            batch = events[:SLICE]
+            batch = _whole_revisions(events)
             watcher.offer(batch)
             for event in batch:
                 event.chunks = {}
@@ -185,6 +187,14 @@ class _Session:
         if revision > last:
             stream.write(self._view.bookmark(revision, initial=False))
         return max(revision, last)
+
+
+def _whole_revisions(events: list[Event]) -> list[Event]:
+    """The first `SLICE` events, and the rest of the last one's revision: a commit may have changed several objects."""
+    end = min(SLICE, len(events))
+    while end < len(events) and events[end].item.revision == events[end - 1].item.revision:
+        end += 1
+    return events[:end]
 
 
 def _named(matches: Callable[[Item], bool] | None, name: str) -> Callable[[Item], bool] | None:
