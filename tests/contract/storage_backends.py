@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path  # noqa: TC003
 from typing import NamedTuple
 
-from shared_store import Cluster
-
 from kapi.storage.interface import Change, Draft, Storage
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite.storage import SqliteStorage
+from shared_store import Cluster
 
 Scenario = Callable[[Storage], Awaitable[None]]
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from shared_store import Cluster, SharedStorage
 from storage_backends import Recorder, Subject, value
 
 from kapi.storage.interface import Check, Put, RevisionMismatch, Storage
+from shared_store import Cluster, SharedStorage
 
 Servers = Callable[[Cluster, SharedStorage, SharedStorage], Awaitable[None]]
 

@@ -15,11 +15,11 @@ import test_contract_commits as commits
 import test_contract_feed as feed
 import test_contract_shared as shared
 import test_contract_writes as writes
-from shared_store import Cluster, SharedStorage
 from storage_backends import Backend, Subject
 
 from kapi.storage.interface import Change, Check, Put, RevisionMismatch
 from kapi.storage.memory import MemoryStorage
+from shared_store import Cluster, SharedStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
