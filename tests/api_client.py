@@ -21,7 +21,6 @@ from kapi.server.authn.certificate import ConnectionAuthenticator
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
-from kapi.server.ownership import Owners
 from kapi.server.pages.health import Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
@@ -193,7 +192,6 @@ class Api:
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
             health=self.health,
             metrics=self.metrics,
-            owners=Owners(self.catalog),
             address="127.0.0.1:6443",
         )
         self.pipeline = Pipeline(self.services, router(self.services))

@@ -35,19 +35,19 @@ class Recorder:
         self.refusing = False
         self.spoil = None
 
-    def handles(self, operation):
+    def handles(self, write):
         return True
 
-    async def mutate(self, operation, obj, old):
-        self._take("mutate", operation, obj, old)
+    async def mutate(self, write, obj, old):
+        self._take("mutate", write, obj, old)
 
-    async def validate(self, operation, obj, old):
-        self._take("validate", operation, obj, old)
+    async def validate(self, write, obj, old):
+        self._take("validate", write, obj, old)
         if self.spoil is not None and old is not None:
             self.spoil(old)
 
-    def _take(self, phase, operation, obj, old):
-        self.calls.append((phase, operation, copy.deepcopy(obj), copy.deepcopy(old)))
+    def _take(self, phase, write, obj, old):
+        self.calls.append((phase, write, copy.deepcopy(obj), copy.deepcopy(old)))
         if self.refusing and phase == self.refusing:
             raise Forbidden.of(GroupResource("", "things"), NAME, "the plugin said no")
 
@@ -159,7 +159,7 @@ async def test_cve_2016_1905_each_phase_runs_once_for_a_write(api, plugin, case)
     answer = await api.request(method, path, body, headers={"content-type": content_type})
     assert answer.status in (200, 201), answer
     kind = {"POST": "CREATE", "DELETE": "DELETE"}.get(method, "UPDATE")
-    assert [(phase, operation.kind) for phase, operation, _, _ in plugin.calls] == [
+    assert [(phase, write.operation) for phase, write, _, _ in plugin.calls] == [
         ("mutate", kind),
         ("validate", kind),
     ]

@@ -22,7 +22,7 @@ FOREGROUND_FINALIZER = "foregroundDeletion"
 _STANDARD_FINALIZERS = frozenset({"kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 _ANNOTATION_BYTES = 256 * 1024
-_MANAGER_BYTES = 128
+MAX_FIELD_MANAGER_BYTES = 128
 _SUBRESOURCE_BYTES = 256
 _IMMUTABLE_NAMES = ("name", "namespace", "uid")
 _IMMUTABLE_MOMENTS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -240,7 +240,7 @@ def _manager_errors(entry: dict[str, Any], path: str) -> list[FieldError]:
 
 def validate_field_manager(manager: str, path: str = "fieldManager") -> list[FieldError]:
     """A manager's name: 128 bytes, printable characters only."""
-    errors = [too_long(path, _MANAGER_BYTES)] if names.byte_length(manager) > _MANAGER_BYTES else []
+    errors = [too_long(path, MAX_FIELD_MANAGER_BYTES)] if names.byte_length(manager) > MAX_FIELD_MANAGER_BYTES else []
     if not manager.isprintable():
         position = 0
         for character in manager:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable
 
     from kapi.cache.watchcache import Event, Item, WatchCache
@@ -62,6 +63,22 @@ class Watcher:
         self.outlet = outlet
         self.after = 0
         """Events up to here are not wanted: the watch began at a revision that had not been reached."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True when everything offered has been sent."""
+        return True
+
+    @property
+    def failed(self) -> asyncio.Future[None] | None:
+        """Done with the reason when no more events can be sent; None for a watcher that cannot fail."""
+        return None
+
+    async def flush(self) -> None:
+        """Wait until everything offered has been sent; raises the reason when it cannot be."""
+
+    async def close(self) -> None:
+        """Release what the watcher holds."""
 
     def offer(self, events: Iterable[Event]) -> None:
         """Send what these events mean to this watcher, in one write; cut it off if it does not keep up."""

@@ -28,7 +28,6 @@ from kapi.server.authn.serviceaccounts import ServiceAccountTokens
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.superuser import MASTERS, PrivilegedGroup, PublicPaths
-from kapi.server.ownership import Owners
 from kapi.server.pages.health import Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
@@ -206,7 +205,6 @@ class ControlPlane:
             admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,
             metrics=self.metrics,
-            owners=Owners(catalog),
         )
 
     def _bootstrap_check(self) -> str | None:

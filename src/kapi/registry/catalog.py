@@ -15,10 +15,11 @@ from kapi.cache.watchcache import RETENTION, CacheHub
 from kapi.registry.builtins import GROUPS
 from kapi.registry.custom.definitions import Definitions
 from kapi.registry.encoding import BodyReader, CustomReader, head_of
+from kapi.registry.fieldmanagers import FieldManagers
 from kapi.registry.resource import Resource
 from kapi.registry.store import Store
 from kapi.registry.strategies import CONVERSIONS, SCHEMAS, STORES, strategies
-from kapi.registry.strategy import Strategy
+from kapi.registry.strategy import PlainStrategy
 from kapi.storage.keys import resource_prefix
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kapi.registry.custom.conversion import Converter, ConverterFor
     from kapi.storage.interface import Storage
 
-_PLAIN = Strategy()
+_PLAIN = PlainStrategy()
 
 
 class Catalog:
@@ -59,6 +60,7 @@ class Catalog:
         for group in GROUPS:
             self._add_group(group)
         self._built_in = {group: frozenset(versions) for group, versions in self.groups.items()}
+        self.field_managers = FieldManagers(self)
         self.definitions = Definitions(self, converter_for or _no_webhooks)
 
     async def load(self) -> None:

@@ -1,31 +1,25 @@
-"""Deletion: grace periods, finalizers, preconditions and propagation policy, as one state machine.
+"""Deletion: grace periods, finalizers and propagation policy, as one decision.
 
-An object goes in one of three ways. At once, when nothing holds it. After its finalizers are gone, when it has
-some: then it is only marked, and the update that removes the last finalizer removes the object (`Store.update`).
-After a grace period, which only pods have: then it is marked with a time in the future, and whoever runs it deletes
-it again with grace 0.
+An object is deleted at once when nothing holds it. With finalizers it is only marked, and the update that removes the
+last finalizer deletes it (`write.update`). With a grace period, which only pods have, it is marked with a time in the
+future, and the kubelet deletes it again with grace 0.
 
-The propagation policy is written down as a finalizer (`orphan`, `foregroundDeletion`); acting on it is the garbage
-collector's work.
+The propagation policy is recorded as a finalizer (`orphan`, `foregroundDeletion`); the garbage collector acts on it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kapi.api.errors import Conflict, GroupResource
-from kapi.api.meta import format_time, parse_time
-from kapi.registry.outcome import Written
-from kapi.storage.interface import RevisionMismatch
+from kapi.api.meta import format_time, is_deleting, parse_time
+from kapi.registry.encoding import HubObject
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
-    from kapi.cache.watchcache import Item
-    from kapi.registry.outcome import Admit
-    from kapi.registry.store import Store
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -33,97 +27,82 @@ FOREGROUND = "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a client may say about a deletion; None where it said nothing."""
+    """The options of a deletion; None where the client gave none."""
 
     grace_period: int | None = None
     uid: str | None = None
     resource_version: str | None = None
     propagation: str | None = None
     orphan: bool | None = None
+    dry_run: bool = False
 
 
-async def delete(
-    store: Store, context: WriteContext, namespace: str, name: str, options: DeleteOptions, admit: Admit
-) -> Written:
-    """Delete an object, or mark it; `deleted` in the answer says which."""
-    while True:
-        item = store.get(namespace, name)
-        obj = await store.load(item)
-        check_preconditions(store, item, obj, options)
-        await admit(None, obj)
-        try:
-            return await _step(store, context, item, obj, options)
-        except RevisionMismatch:
-            continue  # judged again on the newer state, preconditions included
+class Plan(NamedTuple):
+    """The decision: the object with its marks (the very same one if there are none), and whether it is deleted."""
+
+    marked: HubObject
+    deletes: bool
 
 
-async def _step(store: Store, context: WriteContext, item: Item, obj: Object, options: DeleteOptions) -> Written:
-    metadata = obj["metadata"]
-    grace, pending = _grace(store, context, obj, options)
+def plan(write: Write, old: HubObject, options: DeleteOptions) -> Plan:
+    """Decide on a deletion that was admitted; `old` is not changed."""
+    store = write.store
+    emptied_first = None if is_deleting(old) else store.mark_deletion(write, old, options)
+    if emptied_first is not None:
+        return Plan(emptied_first, deletes=False)
+    metadata = dict(old["metadata"])
+    grace, pending = _grace(write, {**old, "metadata": metadata}, options)
     if pending:
-        return Written(item)
+        return Plan(old, deletes=False)
     finalizers = metadata.get("finalizers", [])
-    wanted = wanted_finalizers(store, finalizers, options)
-    changed = set(wanted) != set(finalizers)
-    if changed:
+    wanted = wanted_finalizers(store.strategy, finalizers, options)
+    if set(wanted) != set(finalizers):
         metadata["finalizers"] = wanted
     if grace is None and wanted:
-        _mark(context, metadata)
-    if (grace is not None and grace > 0) or wanted:
-        return await _keep(store, context, item, obj)
-    last = item if grace is None else store.preview(item.key, obj, item)
-    if context.dry_run:
-        return Written(last, deleted=True)
-    revision = await store.remove(item)
-    return Written(last.at(revision), deleted=True)
+        _mark(write, metadata)
+    marked = old if metadata == old["metadata"] else HubObject({**old, "metadata": metadata})
+    if wanted or (grace is not None and grace > 0):
+        return Plan(marked, deletes=False)
+    return Plan(old if grace is None else marked, deletes=True)
 
 
-async def _keep(store: Store, context: WriteContext, item: Item, obj: Object) -> Written:
-    """The object stays for now: commit its marks."""
-    if obj == store.decode(item):
-        return Written(item)
-    if context.dry_run:
-        return Written(store.preview(item.key, obj, item))
-    return Written(await store.write(item.key, obj, item.revision))
-
-
-def _grace(store: Store, context: WriteContext, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:
-    """The grace this deletion grants (None: the kind has none), and whether an earlier one makes it moot."""
+def _grace(write: Write, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:
+    """The grace period of this deletion (None: the kind has none), and whether an earlier deletion is still pending."""
     requested = options.grace_period
     if requested is not None and requested < 0:
         requested = 1
-    grace = store.strategy.grace_period(obj, requested)
+    grace = write.store.strategy.grace_period(obj, requested)
     if grace is None:
         return None, False
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
-        return _shorten(context, metadata, requested)
-    metadata["deletionTimestamp"] = format_time(context.now + dt.timedelta(seconds=grace))
+        return _shorten(write, metadata, requested)
+    metadata["deletionTimestamp"] = format_time(write.now + dt.timedelta(seconds=grace))
     metadata["deletionGracePeriodSeconds"] = grace
     _bump(metadata)
     return grace, False
 
 
-def _shorten(context: WriteContext, metadata: Object, requested: int | None) -> tuple[int | None, bool]:
-    """A second deletion may only make the end come sooner."""
+def _shorten(write: Write, metadata: Object, requested: int | None) -> tuple[int | None, bool]:
+    """The grace period of a second deletion, which may only shorten that of the first."""
     current = metadata.get("deletionGracePeriodSeconds")
     if current is None:
         return None, False
     if requested is None or requested >= current:
-        # Grace already at 0: the object waits for its finalizers only, or for this very request to remove it.
+        # The grace period is over: the object waits for its finalizers only, or for this very request to delete it.
         return (0, False) if current == 0 and not metadata.get("finalizers") else (None, True)
-    at = parse_time(metadata["deletionTimestamp"]) or context.now
+    at = parse_time(metadata["deletionTimestamp"]) or write.now
     moved = at - dt.timedelta(seconds=current - requested)
-    metadata["deletionTimestamp"] = format_time(max(moved, context.now))
+    metadata["deletionTimestamp"] = format_time(max(moved, write.now))
     metadata["deletionGracePeriodSeconds"] = requested
     return requested, False
 
 
-def _mark(context: WriteContext, metadata: Object) -> None:
-    """Mark an object of a kind without grace: it goes when its finalizers have."""
+def _mark(write: Write, metadata: Object) -> None:
+    """Mark an object of a kind without a grace period, which is deleted once its finalizers are removed."""
     if "deletionTimestamp" not in metadata:
         _bump(metadata)
-        metadata["deletionTimestamp"] = format_time(context.now)
+        metadata["deletionTimestamp"] = format_time(write.now)
     metadata["deletionGracePeriodSeconds"] = 0
 
 
@@ -132,15 +111,15 @@ def _bump(metadata: Object) -> None:
         metadata["generation"] += 1
 
 
-def wanted_finalizers(store: Store, finalizers: list[str], options: DeleteOptions) -> list[str]:
-    """The finalizers the propagation policy asks for: explicit option, else what is there, else the kind's default."""
-    if store.strategy.default_propagation == "Unsupported":
+def wanted_finalizers(strategy: Strategy, finalizers: list[str], options: DeleteOptions) -> list[str]:
+    """The finalizers by the propagation policy: the explicit option, else what is there, else the kind's default."""
+    if strategy.default_propagation == "Unsupported":
         return [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
     policy = _policy(options)
     if policy is None:
         if ORPHAN in finalizers or FOREGROUND in finalizers:
             return finalizers
-        policy = store.strategy.default_propagation
+        policy = strategy.default_propagation
     kept = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
     if policy == "Orphan":
         kept.append(ORPHAN)
@@ -155,25 +134,6 @@ def _policy(options: DeleteOptions) -> str | None:
     return options.propagation
 
 
-def check_preconditions(store: Store, item: Item, obj: Object, options: DeleteOptions) -> None:
-    """Conflict when an object is not the one that is to be deleted."""
-    current = obj["metadata"].get("uid", "")
-    if options.uid is not None and options.uid != current:
-        raise Conflict.of(
-            GroupResource(*store.group_kind),
-            item.name,
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({current}). "
-            "The object might have been deleted and then recreated",
-        )
-    if options.resource_version is not None and options.resource_version != str(item.revision):
-        raise Conflict.of(
-            GroupResource(*store.group_kind),
-            item.name,
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
-            f"in record ({item.revision}). The object might have been modified",
-        )
-
-
 def without_preconditions(options: DeleteOptions) -> DeleteOptions:
-    """The same wishes for the members of a collection, whose uids and revisions the client cannot have meant."""
+    """The options for each object of a collection: one uid or revision cannot be that of all of them."""
     return replace(options, uid=None, resource_version=None)

@@ -1,4 +1,4 @@
-"""How objects become bytes, once, at their write.
+"""The encoding of stored objects: an object becomes bytes once, at its write.
 
 A stored value is JSON that begins `{"kind":…,"apiVersion":…,"metadata":{…}` with resourceVersion before anything a
 user can nest. That order is what lets the rest of the server splice: the `head` (kind and apiVersion) is cut off
@@ -7,7 +7,7 @@ and put back per served version, and the revision is filled in by the store at c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NewType
 
 import msgspec
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.api.meta import Object
+
+HubObject = NewType("HubObject", dict[str, Any])
+"""An object in the version its store works in, as strategies and admission see it; a request may be in another."""
+StoredObject = NewType("StoredObject", dict[str, Any])
+"""An object in the version that is written to storage; only the stores of custom kinds work in another one."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -80,7 +85,7 @@ def ordered(obj: Object, version: str | None = None) -> Object:
     return result
 
 
-def draft(obj: Object) -> Draft:
+def draft(obj: StoredObject) -> Draft:
     """The value to store, with the slot for its revision. The object is not changed: a lost race tries it again."""
     data = _encode(ordered(obj, ""))
     at = data.index(_SLOT) + len(_SLOT)
@@ -88,12 +93,12 @@ def draft(obj: Object) -> Draft:
 
 
 def encode(obj: Object) -> bytes:
-    """An object as it is, revision or none."""
+    """The bytes of an object as it is, with or without a revision."""
     return _encode(ordered(obj))
 
 
 def decode(head: bytes, body: bytes) -> Object:
-    """The object of a cached body; a fresh one each time, yours to change."""
+    """The object of a cached body; a fresh one each time, which the caller may change."""
     obj: Object = _decode(head + body)
     return obj
 
@@ -141,8 +146,8 @@ class BodyReader:
 class CustomReader:
     """Reads stored values of custom kinds for the watch cache, whatever version they are in.
 
-    It knows nothing of the kind, so that values can be read before their definition is: selectable fields and the form
-    in which the object is served are found out when somebody asks.
+    It knows nothing of the kind, so that values can be read before their definition is: selectable fields and the body
+    in the served version are computed on the first read.
     """
 
     def __init__(self) -> None:

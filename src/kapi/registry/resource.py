@@ -1,4 +1,4 @@
-"""A served resource: what discovery says of it, and the store behind it.
+"""A served resource: its names and verbs in discovery, and the store its objects are in.
 
 One `Resource` is one row of `kubectl api-resources` at one version. Two of them may share a store: `events` in the
 core group and in `events.k8s.io` are two views of one stored kind, `autoscaling/v1` and `/v2` likewise; then
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import GroupKind, GroupResource
 from kapi.api.meta import GroupVersion, GroupVersionKind
-from kapi.registry.encoding import encode, head_of
+from kapi.registry.encoding import HubObject, encode, head_of
 from kapi.registry.tables import table_for
 from kapi.registry.tables.custom import custom_table
 from kapi.schema.builtin.typed import kind_schema
@@ -118,11 +118,11 @@ class Resource:
     @property
     def needs_webhook(self) -> bool:
         """True if a webhook may have to convert an object before it can be shown in this version."""
-        return self.store is not None and self.store.is_remote
+        return self.store is not None and self.store.converter is not None
 
     @property
     def shown(self) -> Callable[[Item], bytes] | None:
-        """How the body of an item is made for this version; None when it is served as it is kept."""
+        """The function that makes the body of an item for this version; None when it is served as it is stored."""
         if self.from_hub is not None:
             return self._converted
         return None if self.custom is None else self.stored.body
@@ -130,10 +130,10 @@ class Resource:
     def _converted(self, item: Item) -> bytes:
         return encode(self.convert_out(self.stored.decode(item)))[len(self.head) :]
 
-    def convert_in(self, obj: Object) -> Object:
-        """From this version to the stored one."""
-        return obj if self.to_hub is None else self.to_hub(obj)
+    def convert_in(self, obj: Object) -> HubObject:
+        """The object, which is in this version, in the version of the store."""
+        return HubObject(obj if self.to_hub is None else self.to_hub(obj))
 
-    def convert_out(self, obj: Object) -> Object:
-        """From the stored version to this one."""
+    def convert_out(self, obj: HubObject) -> Object:
+        """The object, which is in the version of the store, in this version."""
         return obj if self.from_hub is None else self.from_hub(obj)

@@ -1,25 +1,25 @@
-"""What differs from kind to kind: defaulting, preparation, validation, and a few flags.
+"""Strategies: what differs from kind to kind in a write, as hooks and flags.
 
-The generic store (`store.py`) runs every write through the same steps and asks the kind's `Strategy` at each. Hooks
-are plain functions on decoded objects: they may change `obj` in place where they say so, never `old`, and do no
-I/O. The base class is a complete, permissive strategy; `kinds/` has the deep ones.
+The write path (`write.py`) takes every request through the same steps and calls the kind's `Strategy` at each. Hooks
+are plain functions on decoded objects in the stored version: they may change `obj` in place where they say so, never
+`old`, and do no I/O. The base class is a complete, permissive strategy; `kinds/` has the specific ones.
 
-Order on create:  default → prepare_create → validate_create → (admission) → reserve → commit
-Order on update:  default → prepare_update → validate_update → (admission) → reserve → commit
+On create:  default → prepare_create → validate_create → commit_with
+On update:  default → prepare_update → validate_update → commit_with
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from kapi.api import names
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Callable, Iterable
 
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 
 class Lookup(Protocol):
@@ -38,37 +38,15 @@ class Lookup(Protocol):
         ...
 
 
-class WriteContext:
-    """What a hook may know about the write it takes part in."""
+class Companions(NamedTuple):
+    """What goes together with the commit of an object."""
 
-    __slots__ = ("dry_run", "groups", "lookup", "now", "subresource", "user", "user_extra", "user_uid", "warnings")
-
-    def __init__(
-        self,
-        *,
-        lookup: Lookup,
-        now: dt.datetime,
-        user: str = "",
-        groups: tuple[str, ...] = (),
-        user_uid: str = "",
-        user_extra: dict[str, list[str]] | None = None,
-        dry_run: bool = False,
-        subresource: str = "",
-    ) -> None:
-        self.lookup = lookup
-        self.now = now
-        self.user = user
-        self.groups = groups
-        self.user_uid = user_uid
-        self.user_extra = user_extra or {}
-        self.dry_run = dry_run
-        self.subresource = subresource
-        self.warnings: list[str] = []
-        """Texts for `Warning` headers; hooks append."""
+    done: Callable[[bool], None]
+    """Called once with the outcome of the commit, even if the request no longer waits for it."""
 
 
 class Strategy:
-    """The rules of one kind. Subclasses override what differs; every hook here is safe to leave as it is.
+    """The rules of one kind. Subclasses override what differs; every hook here may be left as it is.
 
     Invariant for authors: after `default` + `prepare_*`, running them again changes nothing.
     """
@@ -94,7 +72,9 @@ class Strategy:
     is_custom: ClassVar[bool] = False
     """The kind is defined by a user, not built in."""
     allows_any_finalizer: ClassVar[bool] = False
-    """Finalizers need no domain, as in groups that are served by extension servers of the reference."""
+    """Finalizers need no domain, as in groups that extension API servers serve in Kubernetes."""
+    validates_by_schema: ClassVar[bool] = False
+    """Objects are validated by the kind's schema as well: for kinds that have no `validate_create` of their own."""
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 
@@ -103,33 +83,33 @@ class Strategy:
 
     # -- create -----------------------------------------------------------------------------------------------------
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Set or clear fields that belong to the server, in place (besides status and generation, done for you)."""
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
-        """Judge a new object. Metadata shared by all kinds has its own check; do not repeat it here."""
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
+        """Validate a new object. The metadata that all kinds share is validated apart; do not repeat it here."""
         return []
 
     # -- update -----------------------------------------------------------------------------------------------------
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Restore what this endpoint may not change, in place (status is restored for you when `has_status`)."""
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a changed object. Default: as on create."""
-        return self.validate_create(context, obj)
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
+        """Validate a changed object. Default: as on create."""
+        return self.validate_create(write, obj)
 
     def generation_changed(self, obj: Object, old: Object) -> bool:
-        """Whether this change is one of desired state. Default: `.spec` differs."""
+        """Return True if this change is one of the desired state. Default: `.spec` differs."""
         return bool(obj.get("spec") != old.get("spec"))
 
     # -- /status ----------------------------------------------------------------------------------------------------
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """After everything but metadata and status was restored from `old`: further corrections, in place."""
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a status update."""
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
+        """Validate a status update."""
         return []
 
     # -- delete -----------------------------------------------------------------------------------------------------
@@ -144,10 +124,10 @@ class Strategy:
         """What is wrong with a name (or generateName prefix), as sentences. Default: DNS subdomain."""
         return names.dns_subdomain(name, prefix=prefix)
 
-    def judges_slowly(self, obj: Object) -> bool:
-        """Whether validating this object may take so long that others should have their turn meanwhile.
+    def validates_off_loop(self, obj: Object) -> bool:
+        """Return True if validating this object may take long enough to delay other requests.
 
-        Its `validate_*` hooks then run in a thread and must not read through the context's `lookup`.
+        Its `validate_*` hooks then run in a thread and must not read through the write's `lookup`.
         """
         return False
 
@@ -155,17 +135,14 @@ class Strategy:
         """Advice about an accepted object, for `Warning` headers."""
         return []
 
-    def reserve(self, context: WriteContext, obj: Object, old: Object | None) -> Callable[[bool], None] | None:
-        """Take what the object needs from a pool (cluster IPs, node ports), writing it into `obj`.
+    def commit_with(self, write: Write, obj: Object | None, old: Object | None) -> Companions | None:
+        """Return what must be committed together with this write; `obj` is None when the object is deleted.
 
-        Called last before the commit, on the event loop, atomically. Returns a function that is told whether the write
-        went through, to give the reservation back if not. Raises `Invalid` when the pool says no. Not called for
-        dry runs, for which `prepare_*` may put placeholders.
+        Called last before the commit, on the event loop, and again after every commit that failed because the object
+        or a companion had changed. It may write what it chose (a cluster IP, a node port) into `obj`, and raises
+        `Invalid` where there is nothing to choose. Not called for dry runs, for which `prepare_*` may put placeholders.
         """
         return None
-
-    def removed(self, namespace: str, name: str) -> None:
-        """An object is gone for good: give back what `reserve` took for it."""
 
     def selectable(self, obj: Object) -> dict[str, str]:
         """Values of the kind's selectable fields beyond metadata.name and metadata.namespace, as strings."""
@@ -173,6 +150,12 @@ class Strategy:
 
     selectable_fields: tuple[str, ...] = ()
     """The keys `selectable` fills in: what a fieldSelector may name beyond metadata.name/namespace."""
+
+
+class PlainStrategy(Strategy):
+    """The strategy of kinds that have no rules but their schema."""
+
+    validates_by_schema = True
 
 
 def copy_field(target: dict[str, Any], source: dict[str, Any], key: str) -> None:

@@ -66,7 +66,13 @@ class CustomSchema:
         if self._default is not None:
             self._default(obj)
 
-    # -- validation -----------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def defaults_status(self) -> bool:
+        """True if the schema has a default for the whole status."""
+        status = None if self._structural is None else self._structural.properties.get("status")
+        return status is not None and status.default is not MISSING
+
+    # -- validation -------------------------------------------------------------------------------------------------
 
     def validate(
         self,

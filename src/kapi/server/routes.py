@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from kapi.server.router import Endpoint
     from kapi.server.services import Services
 
-_NO_KUBELET: dict[str, Endpoint] = dict.fromkeys(
-    ("create", "get", "update", "patch", "delete"), subresources.no_kubelet
-)
+_CONNECT: dict[str, Endpoint] = dict.fromkeys(("create", "get", "update", "patch", "delete"), subresources.connect)
 
 
 def router(services: Services) -> Router:
@@ -62,7 +60,8 @@ def router(services: Services) -> Router:
             "binding": {"create": pods.create_binding},
             "eviction": {"create": pods.create_eviction},
             "token": {"create": subresources.no_tokens},
-            **dict.fromkeys(("attach", "exec", "log", "portforward", "proxy"), _NO_KUBELET),
+            **dict.fromkeys(("attach", "exec", "portforward", "proxy"), _CONNECT),
+            "log": {"get": subresources.no_kubelet},
         },
         virtual={
             "bindings": {"create": pods.create_binding},

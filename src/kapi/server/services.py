@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from kapi.server.admission.chain import Admission
     from kapi.server.authn.authenticator import Authenticator
     from kapi.server.authz.authorizer import Authorizer
-    from kapi.server.ownership import Owners
     from kapi.server.pages.health import Health
     from kapi.server.pages.metrics import Metrics
 
@@ -27,6 +26,5 @@ class Services:
     admission: Admission
     health: Health
     metrics: Metrics
-    owners: Owners
     address: str = ""
     """The host:port at which clients reach this server, as discovery reports it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from kind_support import Shelf, context
+from kind_support import Shelf, a_write
 
 from kapi.api.objectmeta import validate_object_meta
 from kapi.registry.kinds.apiextensions import v1beta1
@@ -63,7 +63,7 @@ def create(obj, *others, **options):
     hub = decoded(obj)
     metadata = hub["metadata"]
     hub.pop("status", None)
-    writing = context(lookup=Shelf(customresourcedefinitions=list(others)), **options)
+    writing = a_write(lookup=Shelf(customresourcedefinitions=list(others)), **options)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"] + "abcde"
     STRATEGY.prepare_create(writing, hub)
@@ -85,7 +85,7 @@ def update(obj, old, *others):
     """The definition as an update would store it, and the field errors."""
     hub, before = decoded(obj), copy.deepcopy(old)
     hub["status"] = old["status"]
-    writing = context(lookup=Shelf(customresourcedefinitions=[old, *others]))
+    writing = a_write(lookup=Shelf(customresourcedefinitions=[old, *others]))
     STRATEGY.prepare_update(writing, hub, old)
     if STRATEGY.generation_changed(hub, old):
         hub["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

@@ -122,7 +122,7 @@ async def test_what_fails_is_told_and_tried_again(api, keeper):
     await defined(api, definition())
     await api.made(WIDGETS, widget())
     store = api.catalog.find(GROUP, "v1", "widgets").stored
-    real, attempts = store.delete, []
+    real, attempts = store.remove, []
 
     async def failing(*arguments):
         attempts.append(api.clock.monotonic())
@@ -130,7 +130,7 @@ async def test_what_fails_is_told_and_tried_again(api, keeper):
             raise InternalError.of("the webhook is away")
         return await real(*arguments)
 
-    store.delete = failing
+    store.remove = failing
     await api.delete(WIDGET_CRD)
 
     async def is_told():

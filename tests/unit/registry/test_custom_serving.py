@@ -3,22 +3,20 @@
 import copy
 
 import pytest
+from kind_support import Changed
 
 from custom_kinds import GROUP, INTEGER, STRING, definition, record, version
+from kapi.registry import write as writepath
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitions import RESOURCE, VERBS
 from kapi.registry.custom.store import CustomStore
 from kapi.registry.deletion import DeleteOptions
-from kapi.registry.strategy import WriteContext
+from kapi.registry.request import Write
 from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
 
 NAME = f"widgets.{GROUP}"
 TWO = [version("v1", storage=True), version("v2", record(other=STRING))]
-
-
-async def admit(obj, old):
-    pass
 
 
 class Shop:
@@ -28,22 +26,16 @@ class Shop:
         self.catalog = Catalog(storage or MemoryStorage(), LoopClock(), **options)
         self.store = self.catalog.store(RESOURCE)
 
-    def context(self):
-        return WriteContext(lookup=self.catalog, now=self.catalog.clock.now())
+    def write(self, operation, name="", options=None):
+        resource = self.catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        now = self.catalog.clock.now()
+        return Write(operation, resource, name=name, lookup=self.catalog, now=now, options=options)
 
     async def define(self, crd):
-        obj = copy.deepcopy(crd)
-        self.store.strategy.default(obj)
-        return (await self.store.create(self.context(), obj, admit)).item
+        return (await writepath.create(self.write("CREATE"), writepath.Body(copy.deepcopy(crd)))).item
 
     async def change(self, change, name=NAME):
-        async def build(old, fresh):
-            obj = fresh()
-            change(obj)
-            self.store.strategy.default(obj)
-            return obj
-
-        return (await self.store.update(self.context(), "", name, build, admit)).item
+        return (await writepath.update(self.write("UPDATE", name), Changed(change))).item
 
     def found(self, version="v1", resource="widgets", group=GROUP):
         return self.catalog.find(group, version, resource)
@@ -154,7 +146,7 @@ async def test_nothing_is_compiled_until_somebody_writes(shop):
 async def test_a_definition_that_begins_to_go_keeps_its_resources(shop):
     await shop.define(definition(versions=TWO))
     before = shop.found()
-    await shop.store.delete(shop.context(), "", NAME, DeleteOptions(), admit)
+    await writepath.delete(shop.write("DELETE", NAME, DeleteOptions()))
     assert shop.found() is before
     assert before.stored.is_terminating
     assert not before.stored.is_retired
@@ -247,7 +239,7 @@ def test_a_converter_is_made_of_what_the_definition_says():
         crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
         await shop.define(crd)
         assert asked == [(NAME, "Webhook")]
-        assert all(shop.found(name).stored.is_remote for name in ("v1", "v2"))
+        assert all(shop.found(name).stored.converter is not None for name in ("v1", "v2"))
         shop.catalog.hub.close()
 
     run(main())

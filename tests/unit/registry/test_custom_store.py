@@ -3,16 +3,19 @@
 import asyncio
 
 import pytest
+from kind_support import Changed
 
 from custom_kinds import GROUP, INTEGER, STRING, record
 from kapi.api.errors import Forbidden, GroupResource, TooManyRequests
 from kapi.api.meta import GroupVersionKind
 from kapi.cache.watchcache import CacheHub
+from kapi.registry import write as writepath
 from kapi.registry.custom.store import MOST_FORMS, CustomStore, Gate
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.custom.version import SelectableField, Subresources, Version
 from kapi.registry.encoding import CustomReader
-from kapi.registry.strategy import WriteContext
+from kapi.registry.request import Write
+from kapi.registry.resource import Resource
 from kapi.schema.customschema import CustomSchema
 from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
@@ -50,7 +53,7 @@ class Shelf:
                 hub=self.hub,
                 schema=lambda schema=schema: schema,
             )
-            store.settle(compiled, f"{GROUP}/{storage}", converter, gate)
+            store.configure(compiled, f"{GROUP}/{storage}", converter, gate)
             made.append(store)
         return made
 
@@ -82,25 +85,18 @@ def widget(version="v1", **spec):
     }
 
 
-async def admit(obj, old):
-    pass
-
-
-def context():
-    return WriteContext(lookup=None, now=LoopClock().now())
+def write_to(store, operation):
+    plural = Resource(GROUP, store.gvk.version, "widgets", "Widget", "widget", namespaced=True, verbs=(), store=store)
+    return Write(operation, plural, namespace="default", name="w", lookup=None, now=LoopClock().now())
 
 
 async def created(store, obj):
-    return (await store.create(context(), obj, admit)).item
+    return (await writepath.create(write_to(store, "CREATE"), writepath.Body(obj))).item
 
 
 async def changed(store, **spec):
-    async def build(old, fresh):
-        obj = fresh()
-        obj["spec"] |= spec
-        return obj
-
-    return (await store.update(context(), "default", "w", build, admit)).item
+    source = Changed(lambda obj: obj["spec"].update(spec))
+    return (await writepath.update(write_to(store, "UPDATE"), source)).item
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -343,8 +339,8 @@ async def test_what_a_webhook_converts_is_prepared_in_one_go_and_remembered(shel
     items = second.cache.items()
     with pytest.raises(RuntimeError, match="was not prepared"):
         second.body(items[0])
-    await second.prepare(items)
-    await second.prepare(items)
+    await second.ready(items)
+    await second.ready(items)
     assert converter.asked == [3]
     assert [second.decode(item)["spec"] for item in items] == [{"count": number} for number in range(3)]
     assert first.body(items[0]) is items[0].body

@@ -7,19 +7,15 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kind_support import resource_of
 
-from kapi.api.errors import Conflict, GroupResource, NotFound
-from kapi.api.meta import GroupVersionKind
-from kapi.cache.watchcache import CacheHub
+from kapi.api.errors import Conflict, NotFound
+from kapi.registry import write as writepath
 from kapi.registry.deletion import DeleteOptions, wanted_finalizers, without_preconditions
-from kapi.registry.encoding import BodyReader, head_of
-from kapi.registry.store import Store
-from kapi.registry.strategy import Strategy, WriteContext
-from kapi.schema.builtin.typed import kind_schema
-from kapi.storage.memory import MemoryStorage
+from kapi.registry.request import NO_ADMISSION, Write, WriteOptions
+from kapi.registry.strategy import Companions, Strategy
+from kapi.registry.write import Body
 from virtual_time import LoopClock, run
-
-GVK = GroupVersionKind("", "v1", "ConfigMap")
 
 
 class Graceful(Strategy):
@@ -37,40 +33,37 @@ class Unowned(Strategy):
     default_propagation: ClassVar[str] = "Unsupported"
 
 
-async def _admit(obj, old):
-    return None
-
-
 class Bench:
     """A store of one kind."""
 
     def __init__(self, strategy):
-        self.storage = MemoryStorage()
         self.removed = []
-        strategy.removed = lambda namespace, name: self.removed.append(name)
-        hub = CacheHub(self.storage, lambda _: BodyReader(head_of("v1", "ConfigMap"), None), clock=LoopClock())
-        self.store = Store(
-            gvk=GVK,
-            resource=GroupResource("", "configmaps"),
-            namespaced=True,
-            strategy=strategy,
-            storage=self.storage,
-            hub=hub,
-            schema=lambda: kind_schema(*GVK),
-        )
+        strategy.commit_with = self._commit_with
+        self.resource = resource_of(strategy, clock=LoopClock())
+        self.store = self.resource.stored
+        self.storage = self.store.storage
+
+    def _commit_with(self, write, obj, old):
+        if obj is not None:
+            return None
+        return Companions(lambda committed: self.removed.append(old["metadata"]["name"]))
 
     async def start(self, *finalizers):
         await self.store.hub.load()
         metadata = {"name": "a", "namespace": "ns", "generation": 1, "finalizers": list(finalizers)}
         obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}
-        await self.store.create(self.context(), obj, _admit)
+        await writepath.create(self.write("CREATE", WriteOptions()), Body(obj))
         return self
 
-    def context(self, *, dry_run=False):
-        return WriteContext(lookup=None, now=LoopClock().now(), dry_run=dry_run)
+    def write(self, operation, options, admission=NO_ADMISSION):
+        now = LoopClock().now()
+        resource = self.resource
+        return Write(
+            operation, resource, namespace="ns", name="a", lookup=None, now=now, options=options, admission=admission
+        )
 
-    async def delete(self, *, dry_run=False, admit=_admit, **options):
-        return await self.store.delete(self.context(dry_run=dry_run), "ns", "a", DeleteOptions(**options), admit)
+    async def delete(self, *, admission=NO_ADMISSION, **options):
+        return await writepath.delete(self.write("DELETE", DeleteOptions(**options), admission))
 
     @property
     def metadata(self):
@@ -146,13 +139,14 @@ def test_dry_run_shows_and_keeps():
 
 def test_admission_can_refuse():
     async def scenario(bench):
-        async def refuse(obj, old):
-            assert obj is None
-            assert old["metadata"]["name"] == "a"
-            raise Conflict("no")
+        class Refusing(type(NO_ADMISSION)):
+            async def validate(self, write, obj, old):
+                assert obj is None
+                assert old["metadata"]["name"] == "a"
+                raise Conflict("no")
 
         with pytest.raises(Conflict):
-            await bench.delete(admit=refuse)
+            await bench.delete(admission=Refusing())
         assert bench.metadata is not None
 
     _bench(Strategy(), scenario)
@@ -177,7 +171,7 @@ POLICIES = st.sampled_from([None, "Orphan", "Foreground", "Background"])
 def test_policy_decides_its_two_finalizers_and_no_others(finalizers, policy, orphan, kind):
     bench = Bench(kind())
     options = DeleteOptions(propagation=None if orphan is not None else policy, orphan=orphan)
-    wanted = wanted_finalizers(bench.store, list(finalizers), options)
+    wanted = wanted_finalizers(bench.store.strategy, list(finalizers), options)
     ours = {"orphan", "foregroundDeletion"}
     assert [name for name in wanted if name not in ours] == [name for name in finalizers if name not in ours]
     assert len(wanted) == len(set(wanted))

@@ -6,11 +6,11 @@ import copy
 import datetime as dt
 from typing import Any
 
+import kind_support
 import pytest
 
 from kapi.registry.kinds.batch.jobspec import parse_indexes
 from kapi.registry.strategies import strategies
-from kapi.registry.strategy import WriteContext
 
 STRATEGIES = strategies()
 JOB, CRON = STRATEGIES["batch", "Job"], STRATEGIES["batch", "CronJob"]
@@ -23,8 +23,8 @@ GENERATED = {
 }
 
 
-def context() -> WriteContext:
-    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+def a_write():
+    return kind_support.a_write(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 def template(**fields: Any) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def job(**spec: Any) -> dict[str, Any]:
 
 def create(obj: dict[str, Any]) -> list[str]:
     JOB.default(obj)
-    JOB.prepare_create(context(), obj)
-    return [str(error) for error in JOB.validate_create(context(), obj)]
+    JOB.prepare_create(a_write(), obj)
+    return [str(error) for error in JOB.validate_create(a_write(), obj)]
 
 
 def stored(**spec: Any) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def update(old: dict[str, Any], **spec: Any) -> list[str]:
     new = copy.deepcopy(old)
     new["spec"] |= spec
     JOB.default(new)
-    JOB.prepare_update(context(), new, old)
-    return list(dict.fromkeys(str(error) for error in JOB.validate_update(context(), new, old)))
+    JOB.prepare_update(a_write(), new, old)
+    return list(dict.fromkeys(str(error) for error in JOB.validate_update(a_write(), new, old)))
 
 
 # -- Job: defaults ----------------------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ def test_a_second_try_with_another_uid_starts_from_the_same_spec():
     first = {**obj, "metadata": {**obj["metadata"], "name": "j-1", "uid": "one"}}
     second = {**obj, "metadata": {**obj["metadata"], "name": "j-2", "uid": "two"}}
     for attempt in (first, second):
-        JOB.prepare_create(context(), attempt)
-        assert JOB.validate_create(context(), attempt) == []
+        JOB.prepare_create(a_write(), attempt)
+        assert JOB.validate_create(a_write(), attempt) == []
     assert second["spec"]["selector"]["matchLabels"] == {"batch.kubernetes.io/controller-uid": "two"}
 
 
@@ -386,7 +386,7 @@ FAILED = [{"type": "FailureTarget", "status": "True"}, {"type": "Failed", "statu
 def report(status: dict[str, Any], before: dict[str, Any] | None = None, **spec: Any) -> list[str]:
     old = {**stored(**spec), "status": before or {}}
     new = {**copy.deepcopy(old), "status": status}
-    return [str(error) for error in JOB.validate_status(context(), new, old)]
+    return [str(error) for error in JOB.validate_status(a_write(), new, old)]
 
 
 @pytest.mark.parametrize(
@@ -489,8 +489,8 @@ def cron(**spec: Any) -> dict[str, Any]:
 
 def create_cron(obj: dict[str, Any]) -> list[str]:
     CRON.default(obj)
-    CRON.prepare_create(context(), obj)
-    return [str(error) for error in CRON.validate_create(context(), obj)]
+    CRON.prepare_create(a_write(), obj)
+    return [str(error) for error in CRON.validate_create(a_write(), obj)]
 
 
 def test_a_minimal_cron_job_reads_back_with_the_known_defaults():
@@ -586,16 +586,16 @@ def test_long_names_of_cron_jobs_are_refused_on_create_only():
     obj = cron()
     obj["metadata"]["name"] = "c" * 53
     assert create_cron(obj) == [f'metadata.name: Invalid value: "{"c" * 53}": must be no more than 52 characters']
-    assert CRON.validate_update(context(), obj, copy.deepcopy(obj)) == []
+    assert CRON.validate_update(a_write(), obj, copy.deepcopy(obj)) == []
 
 
 def test_a_stored_zone_in_a_schedule_is_tolerated():
     old = cron(schedule="TZ=UTC 0 0 * * *")
     CRON.default(old)
-    assert CRON.validate_update(context(), copy.deepcopy(old), old) == []
+    assert CRON.validate_update(a_write(), copy.deepcopy(old), old) == []
     both = copy.deepcopy(old)
     both["spec"]["timeZone"] = "UTC"
-    texts = [str(error) for error in CRON.validate_update(context(), both, old)]
+    texts = [str(error) for error in CRON.validate_update(a_write(), both, old)]
     assert texts == [
         'spec.schedule: Invalid value: "TZ=UTC 0 0 * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule'
     ]

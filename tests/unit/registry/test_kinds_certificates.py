@@ -8,8 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from kind_support import NOW_TEXT, context, create_errors, created, status_errors, texts, thing, updated
+from kind_support import NOW_TEXT, a_write, create_errors, created, status_errors, texts, thing, updated
 
+from kapi.api.user import User
 from kapi.registry.kinds.certificates import ApprovalStrategy, CertificateSigningRequestStrategy
 
 STRATEGY = CertificateSigningRequestStrategy()
@@ -40,9 +41,7 @@ def test_who_asks_is_written_down():
     obj, errors = created(
         STRATEGY,
         thing(spec={**SPEC, "username": "liar", "extra": {"a": ["b"]}}, status={"certificate": CERTIFICATE}),
-        user="ann",
-        user_uid="1",
-        groups=("g",),
+        user=User("ann", ("g",), uid="1"),
     )
     assert errors == []
     assert obj["spec"] == {**SPEC, "username": "ann", "uid": "1", "groups": ["g"]}
@@ -102,7 +101,7 @@ def test_spec_and_status_do_not_change_on_the_main_endpoint():
 
 def _approve(old, *conditions):
     obj = copy.deepcopy({**old, "spec": {}, "status": {"conditions": list(conditions), "certificate": CERTIFICATE}})
-    writing = context()
+    writing = a_write()
     APPROVAL.prepare_update(writing, obj, old)
     return obj, texts(APPROVAL.validate_update(writing, obj, old))
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from kind_support import assert_idempotent, context, created, status_errors, texts, update_errors, updated
+from kind_support import a_write, assert_idempotent, created, status_errors, texts, update_errors, updated
 
 from kapi.registry.kinds.core.namespaces import NamespaceFinalizeStrategy, NamespaceStrategy
 
@@ -53,7 +53,7 @@ def test_ordinary_update_keeps_finalizers():
 def test_finalize_changes_finalizers_and_keeps_status():
     old, _ = created(STRATEGY, _namespace())
     wanted = {**old, "spec": {"finalizers": []}, "status": {"phase": "Gone"}}
-    FINALIZE.prepare_update(context(), wanted, old)
+    FINALIZE.prepare_update(a_write(), wanted, old)
     assert wanted["spec"] == {"finalizers": []}
     assert wanted["status"] == {"phase": "Active"}
     assert update_errors(FINALIZE, {**old, "spec": {"finalizers": ["a b"]}}, old)[0].startswith("spec.finalizers[0]: ")
@@ -78,11 +78,14 @@ def test_finalize_changes_finalizers_and_keeps_status():
 )
 def test_phase_follows_deletion(deleting, phase, wrong):
     metadata = {"name": "a", **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})}
-    assert status_errors(STRATEGY, {"metadata": metadata, "status": {"phase": phase}}, {}) == wrong
+    assert (
+        status_errors(STRATEGY, {"metadata": metadata, "status": {"phase": phase}}, {"metadata": dict(metadata)})
+        == wrong
+    )
 
 
 def test_name_is_a_label_and_phase_is_selectable():
     assert STRATEGY.validate_name("a") == []
     assert STRATEGY.validate_name("a.b") != []
     assert STRATEGY.selectable(_namespace(status={"phase": "Active"})) == {"status.phase": "Active"}
-    assert texts(STRATEGY.validate_update(context(), _namespace(), _namespace())) == []
+    assert texts(STRATEGY.validate_update(a_write(), _namespace(), _namespace())) == []

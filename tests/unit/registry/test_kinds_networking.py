@@ -173,7 +173,7 @@ def test_networks_accepted_before_may_stay():
 def test_address_record():
     spec = {"parentRef": {"resource": "services", "name": "s", "namespace": "n"}}
     assert create_errors(ADDRESS, thing("10.0.0.1", spec=spec)) == []
-    assert create_errors(ADDRESS, thing(spec={})) == ["spec.parentRef: Required value"]
+    assert create_errors(ADDRESS, thing("10.0.0.1", spec={})) == ["spec.parentRef: Required value"]
     (error,) = update_errors(ADDRESS, thing(spec={"parentRef": {"resource": "x", "name": "y"}}), thing(spec=spec))
     assert error.endswith(": field is immutable")
     assert ADDRESS.validate_name("10.0.0.1") == []

@@ -6,11 +6,11 @@ import copy
 import datetime as dt
 from typing import Any
 
+import kind_support
 import pytest
 
 from kapi.registry.kinds.core.pod.defaults import default_pod_spec, default_pull_policy
 from kapi.registry.kinds.core.pod.pods import STRATEGIES, PodStrategy, PodTemplateStrategy
-from kapi.registry.strategy import WriteContext
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 
@@ -23,8 +23,8 @@ class NoLookup:
         raise AssertionError("pods need no other objects")
 
 
-def context() -> WriteContext:
-    return WriteContext(lookup=NoLookup(), now=NOW)
+def a_write():
+    return kind_support.a_write(lookup=NoLookup(), now=NOW)
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def created(**spec: Any) -> dict[str, Any]:
     obj = pod(**spec)
     strategy = PodStrategy()
     strategy.default(obj)
-    strategy.prepare_create(context(), obj)
+    strategy.prepare_create(a_write(), obj)
     return obj
 
 
@@ -253,7 +253,7 @@ def test_label_keys_are_merged_into_selectors_once():
     strategy = PodStrategy()
     for _ in range(2):
         strategy.default(obj)
-        strategy.prepare_create(context(), obj)
+        strategy.prepare_create(a_write(), obj)
     expected = [{"key": "app", "operator": "In", "values": ["web"]}]
     assert obj["spec"]["topologySpreadConstraints"][0]["labelSelector"] == {"matchExpressions": expected}
 
@@ -264,7 +264,7 @@ def test_fields_of_switched_off_features_are_dropped_unless_in_use():
     assert obj["spec"]["containers"][0]["lifecycle"] == {}
     assert "schedulingGroup" not in obj["spec"]
     new = pod(schedulingGroup={"podGroupName": "g"})
-    PodStrategy().prepare_update(context(), new, pod(schedulingGroup={"podGroupName": "g"}))
+    PodStrategy().prepare_update(a_write(), new, pod(schedulingGroup={"podGroupName": "g"}))
     assert "schedulingGroup" in new["spec"]
 
 
@@ -274,7 +274,7 @@ def test_a_pod_template_gets_the_defaults_of_templates():
     strategy.default(obj)
     assert obj["template"]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
     assert "enableServiceLinks" not in obj["template"]["spec"]
-    assert strategy.validate_create(context(), obj) == []
+    assert strategy.validate_create(a_write(), obj) == []
 
 
 def test_strategies_are_listed_by_group_and_kind():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import kind_support
 import pytest
 
 from kapi.api.errors import BadRequest, Conflict, PlainError
@@ -19,14 +20,16 @@ from kapi.registry.kinds.core.pod.subresources import (
     mark_evicted,
     validate_binding,
 )
-from kapi.registry.strategy import Strategy, WriteContext
+
+if TYPE_CHECKING:
+    from kapi.registry.strategy import Strategy
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 STAMP = "2026-01-02T03:04:05Z"
 
 
-def context() -> WriteContext:
-    return WriteContext(lookup=None, now=NOW)
+def a_write():
+    return kind_support.a_write(lookup=None, now=NOW)
 
 
 def stored(**spec: Any) -> dict[str, Any]:
@@ -36,14 +39,14 @@ def stored(**spec: Any) -> dict[str, Any]:
     }
     strategy = PodStrategy()
     strategy.default(pod)
-    strategy.prepare_create(context(), pod)
+    strategy.prepare_create(a_write(), pod)
     return pod
 
 
 def update(strategy: Strategy, new: dict[str, Any], old: dict[str, Any]) -> list[str]:
     strategy.default(new)
-    strategy.prepare_update(context(), new, old)
-    return [str(error) for error in strategy.validate_update(context(), new, old)]
+    strategy.prepare_update(a_write(), new, old)
+    return [str(error) for error in strategy.validate_update(a_write(), new, old)]
 
 
 # -- ephemeral containers ---------------------------------------------------------------------------------------------

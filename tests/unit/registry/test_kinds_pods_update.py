@@ -6,11 +6,11 @@ import copy
 import datetime as dt
 from typing import Any
 
+import kind_support
 import pytest
 
 from kapi.registry.kinds.core.pod.pods import PodStrategy, PodTemplateStrategy
 from kapi.registry.kinds.sameness import difference, same
-from kapi.registry.strategy import WriteContext
 
 STRATEGY = PodStrategy()
 MAY_CHANGE = (
@@ -20,8 +20,8 @@ MAY_CHANGE = (
 )
 
 
-def context() -> WriteContext:
-    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+def a_write():
+    return kind_support.a_write(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 def stored(**spec: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def stored(**spec: Any) -> dict[str, Any]:
         "spec": {"containers": [{"name": "c", "image": "i:1"}], **spec},
     }
     STRATEGY.default(pod)
-    STRATEGY.prepare_create(context(), pod)
+    STRATEGY.prepare_create(a_write(), pod)
     return pod
 
 
@@ -42,8 +42,8 @@ def update(old: dict[str, Any], **spec: Any) -> list[str]:
         else:
             new["spec"][field] = value
     STRATEGY.default(new)
-    STRATEGY.prepare_update(context(), new, old)
-    return [str(error) for error in STRATEGY.validate_update(context(), new, old)]
+    STRATEGY.prepare_update(a_write(), new, old)
+    return [str(error) for error in STRATEGY.validate_update(a_write(), new, old)]
 
 
 def changed_container(old: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
@@ -144,9 +144,9 @@ def test_the_mirror_annotation_stays():
     key = "kubernetes.io/config.mirror"
     old, new = stored(nodeName="n"), stored(nodeName="n")
     new["metadata"]["annotations"] = {key: "x"}
-    texts = [str(error) for error in STRATEGY.validate_update(context(), new, old)]
+    texts = [str(error) for error in STRATEGY.validate_update(a_write(), new, old)]
     assert texts == [f"metadata.annotations[{key}]: Forbidden: may not add mirror pod annotation"]
-    texts = [str(error) for error in STRATEGY.validate_update(context(), old, new)]
+    texts = [str(error) for error in STRATEGY.validate_update(a_write(), old, new)]
     assert texts == [f"metadata.annotations[{key}]: Forbidden: may not remove or update mirror pod annotation"]
 
 
@@ -171,8 +171,8 @@ def test_a_pod_template_counts_changes_of_its_template():
 def report(old: dict[str, Any], **status: Any) -> tuple[dict[str, Any], list[str]]:
     new = copy.deepcopy(old)
     new["status"] = status
-    STRATEGY.prepare_status(context(), new, old)
-    return new, [str(error) for error in STRATEGY.validate_status(context(), new, old)]
+    STRATEGY.prepare_status(a_write(), new, old)
+    return new, [str(error) for error in STRATEGY.validate_status(a_write(), new, old)]
 
 
 def test_a_report_keeps_what_it_does_not_know():
@@ -185,7 +185,7 @@ def test_a_report_keeps_what_it_does_not_know():
     new = copy.deepcopy(old)
     new["metadata"] |= {"ownerReferences": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     new["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "podIP": "10.0.0.1"}
-    STRATEGY.prepare_status(context(), new, old)
+    STRATEGY.prepare_status(a_write(), new, old)
     assert new["metadata"]["ownerReferences"] == [{"uid": "u"}]
     assert "deletionTimestamp" not in new["metadata"]
     assert new["status"] == {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import kind_support
 import pytest
 
 from kapi.registry.kinds.core.pod.pods import PodStrategy
-from kapi.registry.strategy import WriteContext
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -20,7 +20,7 @@ LABEL = (
 def judge(spec: dict[str, Any], **metadata: Any) -> list[str]:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", **metadata}, "spec": spec}
     strategy = PodStrategy()
-    context = WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    context = kind_support.a_write(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     strategy.default(pod)
     strategy.prepare_create(context, pod)
     return [str(error) for error in strategy.validate_create(context, pod)]

@@ -67,9 +67,9 @@ def test_quota_scopes_are_final_in_any_order():
     ]
 
 
-def test_quota_status_is_judged_too():
+def test_quota_status_is_validated_too():
     obj = thing(status={"hard": {"foo/bar": "1"}, "used": {"pods": "-1"}})
-    assert status_errors(QUOTA, obj, {}) == [
+    assert status_errors(QUOTA, obj, thing()) == [
         'status.used[pods]: Invalid value: "-1": must be greater than or equal to 0'
     ]
 

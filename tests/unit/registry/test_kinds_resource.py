@@ -12,7 +12,13 @@ CLAIM, TEMPLATE, SLICE = (
 def _spec(name="gpu"):
     requests = [
         {"name": "a", "exactly": {"deviceClassName": name}},
-        {"name": "b", "firstAvailable": [{"name": "x"}, {"name": "y", "allocationMode": "All"}]},
+        {
+            "name": "b",
+            "firstAvailable": [
+                {"name": "x", "deviceClassName": "gpu"},
+                {"name": "y", "deviceClassName": "gpu", "allocationMode": "All"},
+            ],
+        },
     ]
     return {"devices": {"requests": requests}}
 
@@ -22,8 +28,8 @@ def test_requests_ask_for_one_device():
     first, second = obj["spec"]["devices"]["requests"]
     assert first["exactly"] == {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     assert second["firstAvailable"] == [
-        {"name": "x", "allocationMode": "ExactCount", "count": 1},
-        {"name": "y", "allocationMode": "All"},
+        {"name": "x", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+        {"name": "y", "deviceClassName": "gpu", "allocationMode": "All"},
     ]
     assert_idempotent(CLAIM, thing(spec=_spec()))
     template, _ = created(TEMPLATE, thing(spec={"spec": _spec()}))

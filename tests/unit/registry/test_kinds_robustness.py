@@ -6,7 +6,7 @@ import copy
 import random
 
 import pytest
-from kind_support import Shelf, context
+from kind_support import Shelf, a_write
 from test_kinds_flags import STRATEGIES
 
 from kapi.api.errors import ApiError
@@ -100,7 +100,7 @@ def test_hooks_survive_anything_the_decoder_lets_through(kind):
     strategy = STRATEGIES[kind]
     for seed in range(SAMPLES):
         obj = _object(*kind, seed)
-        writing = context(lookup=Shelf(), dry_run=bool(seed % 2))
+        writing = a_write(lookup=Shelf(), dry_run=bool(seed % 2))
         try:
             _run(strategy, obj, None, writing)
             once = copy.deepcopy(obj)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from kind_support import Shelf, context, create_errors, created, status_errors, thing, updated
+from kind_support import Shelf, a_write, create_errors, created, status_errors, thing, updated
 
 from kapi.api.errors import InternalError, Invalid
 from kapi.registry.kinds.core.service.allocators import ServicePools
@@ -28,8 +28,7 @@ class Cluster:
         return self._commit(obj, old)
 
     def _commit(self, obj, old):
-        settle = self.strategy.reserve(context(lookup=self.shelf), obj, old)
-        settle(True)
+        self.strategy.commit_with(a_write(lookup=self.shelf), obj, old).done(True)
         self.shelf.resources["services"] = [
             *(service for service in self.shelf.resources["services"] if service is not old),
             obj,
@@ -140,8 +139,7 @@ def test_a_failed_commit_gives_back_and_leaves_the_request_alone():
     obj, _ = created(cluster.strategy, thing(spec={"ports": PORT, "type": "NodePort"}))
     spec = copy.deepcopy(obj["spec"])
     attempt = dict(obj)
-    settle = cluster.strategy.reserve(context(lookup=cluster.shelf), attempt, None)
-    settle(False)
+    cluster.strategy.commit_with(a_write(lookup=cluster.shelf), attempt, None).done(False)
     assert obj["spec"] == spec
     assert attempt["spec"]["clusterIP"] not in cluster.strategy.pools.ips
     assert attempt["spec"]["ports"][0]["nodePort"] not in cluster.strategy.pools.ports
@@ -165,7 +163,7 @@ def test_the_api_servers_own_service_has_the_first_address():
 def test_deleted_services_give_everything_back():
     cluster = Cluster()
     spec = cluster.create({"ports": PORT, "type": "NodePort"})["spec"]
-    cluster.strategy.removed("default", "a")
+    cluster.strategy.commit_with(a_write(), None, thing()).done(True)
     assert spec["clusterIP"] not in cluster.strategy.pools.ips
     assert spec["ports"][0]["nodePort"] not in cluster.strategy.pools.ports
 
@@ -456,4 +454,4 @@ def test_names_warnings_and_fields():
 
 def test_status_writes_reserve_nothing():
     strategy = ServiceStrategy()
-    assert strategy.reserve(context(subresource="status"), thing(spec={}), thing(spec={})) is None
+    assert strategy.commit_with(a_write(subresource="status"), thing(spec={}), thing(spec={})) is None

@@ -5,8 +5,8 @@ import copy
 import pytest
 from kind_support import (
     NOW_TEXT,
+    a_write,
     assert_idempotent,
-    context,
     create_errors,
     created,
     status_errors,
@@ -112,10 +112,10 @@ def test_phase_changes_are_stamped():
     old, _ = created(VOLUME, thing(spec=DISK))
     old["status"]["lastPhaseTransitionTime"] = "2020-01-01T00:00:00Z"
     bound = {**old, "status": {"phase": "Bound"}}
-    VOLUME.prepare_status(context(), bound, old)
+    VOLUME.prepare_status(a_write(), bound, old)
     assert bound["status"]["lastPhaseTransitionTime"] == NOW_TEXT
     still = {**old, "status": {"phase": "Pending"}}
-    VOLUME.prepare_status(context(), still, old)
+    VOLUME.prepare_status(a_write(), still, old)
     assert still["status"]["lastPhaseTransitionTime"] == "2020-01-01T00:00:00Z"
 
 

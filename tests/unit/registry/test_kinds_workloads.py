@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import kind_support
 import pytest
 
 from kapi.registry.kinds.apps.daemonsets import TEMPLATE_GENERATION
 from kapi.registry.strategies import strategies
-from kapi.registry.strategy import Strategy, WriteContext
+
+if TYPE_CHECKING:
+    from kapi.registry.strategy import Strategy
 
 KINDS: dict[str, Strategy] = {
     kind: strategy
@@ -38,8 +41,8 @@ DEFAULT_POD_SPEC = {
 }
 
 
-def context() -> WriteContext:
-    return WriteContext(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+def a_write():
+    return kind_support.a_write(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 def workload(kind: str, **spec: Any) -> dict[str, Any]:
@@ -54,15 +57,15 @@ def workload(kind: str, **spec: Any) -> dict[str, Any]:
 def create(kind: str, obj: dict[str, Any]) -> list[str]:
     strategy = KINDS[kind]
     strategy.default(obj)
-    strategy.prepare_create(context(), obj)
-    return [str(error) for error in strategy.validate_create(context(), obj)]
+    strategy.prepare_create(a_write(), obj)
+    return [str(error) for error in strategy.validate_create(a_write(), obj)]
 
 
 def update(kind: str, new: dict[str, Any], old: dict[str, Any]) -> list[str]:
     strategy = KINDS[kind]
     strategy.default(new)
-    strategy.prepare_update(context(), new, old)
-    return [str(error) for error in strategy.validate_update(context(), new, old)]
+    strategy.prepare_update(a_write(), new, old)
+    return [str(error) for error in strategy.validate_update(a_write(), new, old)]
 
 
 def stored(kind: str, **spec: Any) -> dict[str, Any]:
@@ -519,14 +522,14 @@ def test_a_replication_controller_needs_selector_and_template():
 )
 def test_controller_revisions(data: dict[str, Any], texts: list[str]):
     strategy = KINDS["ControllerRevision"]
-    assert [str(error) for error in strategy.validate_create(context(), {"metadata": {}, **data})] == texts
+    assert [str(error) for error in strategy.validate_create(a_write(), {"metadata": {}, **data})] == texts
 
 
 def test_the_data_of_a_controller_revision_is_immutable():
     strategy = KINDS["ControllerRevision"]
     old = {"metadata": {}, "data": {"a": 1}, "revision": 1}
-    assert strategy.validate_update(context(), {**old, "revision": 2}, old) == []
-    texts = [str(error) for error in strategy.validate_update(context(), {**old, "data": {"a": 2}}, old)]
+    assert strategy.validate_update(a_write(), {**old, "revision": 2}, old) == []
+    texts = [str(error) for error in strategy.validate_update(a_write(), {**old, "data": {"a": 2}}, old)]
     assert texts == ['data: Invalid value: {"a":2}: field is immutable']
 
 
@@ -578,8 +581,8 @@ def test_the_data_of_a_controller_revision_is_immutable():
 def test_counts_in_status_must_add_up(kind: str, status: dict[str, Any], old: dict[str, Any], texts: list[str]):
     before = {**workload(kind), "status": old}
     new = {**workload(kind), "status": status}
-    KINDS[kind].prepare_status(context(), new, before)
-    found = [str(error) for error in KINDS[kind].validate_status(context(), new, before)]
+    KINDS[kind].prepare_status(a_write(), new, before)
+    found = [str(error) for error in KINDS[kind].validate_status(a_write(), new, before)]
     assert found[:2] == texts
 
 

@@ -5,19 +5,16 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kind_support import Changed, resource_of
 
-from kapi.api.errors import AlreadyExists, Conflict, GroupResource, Invalid, NotFound, PlainError
+from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainError
 from kapi.api.fielderror import invalid
-from kapi.api.meta import GroupVersionKind
-from kapi.cache.watchcache import CacheHub
-from kapi.registry.encoding import BodyReader, head_of
-from kapi.registry.store import Store
-from kapi.registry.strategy import Strategy, WriteContext
-from kapi.schema.builtin.typed import kind_schema
-from kapi.storage.memory import MemoryStorage
+from kapi.registry import write as writepath
+from kapi.registry.deletion import DeleteOptions
+from kapi.registry.request import Write, WriteOptions
+from kapi.registry.strategy import Companions, Strategy
+from kapi.registry.write import Body
 from virtual_time import LoopClock, run
-
-GVK = GroupVersionKind("", "v1", "ConfigMap")
 
 
 class Recording(Strategy):
@@ -59,37 +56,52 @@ class Recording(Strategy):
     def generation_changed(self, obj, old):
         return obj.get("data") != old.get("data")
 
-    def reserve(self, context, obj, old):
-        self.calls.append("reserve")
-        return self.released.append
+    def commit_with(self, write, obj, old):
+        self.calls.append("commit" if obj is not None else "remove")
+        return Companions(self.released.append)
 
-    def removed(self, namespace, name):
-        self.calls.append("removed")
+
+class Plugin:
+    """Admission that writes down what it is asked."""
+
+    def __init__(self, bench):
+        self._bench = bench
+        self.mutate_with = None
+
+    async def mutate(self, write, obj, old):
+        self._take("mutate", obj, old)
+        if self.mutate_with is not None:
+            self.mutate_with(obj)
+
+    async def validate(self, write, obj, old):
+        self._take("validate", obj, old)
+
+    def _take(self, step, obj, old):
+        self._bench.admitted.append((step, obj and obj["metadata"]["name"], old and old["metadata"]["name"]))
+        if isinstance(self._bench.strategy, Recording):
+            self._bench.strategy.calls.append(step)
 
 
 class Bench:
     def __init__(self, strategy=None):
         self.strategy = strategy or Recording()
-        self.storage = MemoryStorage()
-        hub = CacheHub(self.storage, lambda _: BodyReader(head_of("v1", "ConfigMap"), None), clock=LoopClock())
-        self.store = Store(
-            gvk=GVK,
-            resource=GroupResource("", "configmaps"),
-            namespaced=True,
-            strategy=self.strategy,
-            storage=self.storage,
-            hub=hub,
-            schema=lambda: kind_schema(*GVK),
-        )
+        self.resource = resource_of(self.strategy, clock=LoopClock())
+        self.store = self.resource.stored
+        self.storage = self.store.storage
         self.admitted = []
+        self.plugin = Plugin(self)
 
-    async def admit(self, obj, old):
-        self.admitted.append((obj and obj["metadata"]["name"], old and old["metadata"]["name"]))
-        if isinstance(self.strategy, Recording):
-            self.strategy.calls.append("admit")
-
-    def context(self, *, dry_run=False):
-        return WriteContext(lookup=None, now=LoopClock().now(), dry_run=dry_run)
+    def write(self, operation, name="a", *, options=None, dry_run=False):
+        return Write(
+            operation,
+            self.resource,
+            namespace="ns",
+            name=name,
+            lookup=None,
+            now=LoopClock().now(),
+            options=options or WriteOptions(dry_run=dry_run),
+            admission=self.plugin,
+        )
 
     async def create(self, name="a", *, dry_run=False, metadata=None, **fields):
         obj = {
@@ -97,17 +109,14 @@ class Bench:
             "apiVersion": "v1",
             "metadata": {"name": name, "namespace": "ns", **(metadata or {})},
         }
-        return await self.store.create(self.context(dry_run=dry_run), {**obj, **fields}, self.admit)
+        return await writepath.create(self.write("CREATE", name, dry_run=dry_run), Body({**obj, **fields}))
 
-    async def update(self, change, *, dry_run=False, rules=None, patch=False):
-        async def build(_, fresh):
-            old = fresh()
-            change(old)
-            return old
+    async def update(self, change, name="a", *, dry_run=False, scope=None, is_patch=False):
+        write = self.write("UPDATE", name, dry_run=dry_run)
+        return await writepath.update(write, Changed(change, is_patch=is_patch), scope)
 
-        return await self.store.update(
-            self.context(dry_run=dry_run), "ns", "a", build, self.admit, rules=rules, patch=patch
-        )
+    async def delete(self, name="a", **options):
+        return await writepath.delete(self.write("DELETE", name, options=DeleteOptions(**options)))
 
     def get(self, name="a"):
         return self.store.decode(self.store.get("ns", name))
@@ -129,8 +138,8 @@ def scenario(test):
 @scenario
 async def test_creation_runs_its_steps_in_order(bench):
     written = await bench.create(status={"x": "y"})
-    assert bench.strategy.calls == ["prepare_create", "validate_create", "admit", "reserve"]
-    assert bench.admitted == [("a", None)]
+    assert bench.strategy.calls == ["default", "mutate", "prepare_create", "validate_create", "validate", "commit"]
+    assert bench.admitted == [("mutate", "a", None), ("validate", "a", None)]
     assert written.created
     assert bench.strategy.released == [True]
     assert bench.store.decode(written.item) == bench.get()
@@ -141,7 +150,7 @@ async def test_creation_runs_its_steps_in_order(bench):
 async def test_dry_run_reserves_nothing(bench):
     written = await bench.create(dry_run=True)
     assert written.created
-    assert "reserve" not in bench.strategy.calls
+    assert "commit" not in bench.strategy.calls
     assert "resourceVersion" not in bench.store.decode(written.item)["metadata"]
     assert bench.storage.revision == 0
 
@@ -151,7 +160,7 @@ async def test_invalid_object_goes_no_further(bench):
     bench.strategy.errors = [invalid("spec.x", 1, "no")]
     with pytest.raises(Invalid):
         await bench.create()
-    assert bench.strategy.calls == ["prepare_create", "validate_create"]
+    assert bench.strategy.calls == ["default", "mutate", "prepare_create", "validate_create"]
 
 
 @scenario
@@ -175,7 +184,7 @@ async def test_update_runs_its_steps_in_order(bench):
     await bench.create(data={"k": "1"})
     bench.strategy.calls.clear()
     await bench.update(lambda obj: obj.update(data={"k": "2"}))
-    assert bench.strategy.calls == ["prepare_update", "validate_update", "admit", "reserve"]
+    assert bench.strategy.calls == ["default", "mutate", "prepare_update", "validate_update", "validate", "commit"]
     assert bench.get()["metadata"]["generation"] == 2
 
 
@@ -185,7 +194,7 @@ async def test_update_that_changes_nothing_reserves_nothing(bench):
     bench.strategy.calls.clear()
     revision = bench.storage.revision
     written = await bench.update(lambda obj: None)
-    assert "reserve" not in bench.strategy.calls
+    assert "commit" not in bench.strategy.calls
     assert written.item.revision == bench.storage.revision == revision
 
 
@@ -212,24 +221,24 @@ async def test_true_is_not_one(bench):
 
 
 @scenario
-async def test_status_rules_keep_everything_else(bench):
+async def test_status_scope_keeps_everything_else(bench):
     await bench.create(data={"k": "1"})
     bench.strategy.calls.clear()
 
     def change(obj):
         obj.update(data={"k": "2"}, status={"x": "y"}, more=1)
 
-    await bench.update(change, rules=bench.store.status_rules)
-    assert bench.strategy.calls[:2] == ["prepare_status", "validate_status"]
+    await bench.update(change, scope=bench.store.status_scope)
+    assert bench.strategy.calls[2:4] == ["prepare_status", "validate_status"]
     stored = bench.get()
     assert (stored["data"], stored["status"], stored["metadata"]["generation"]) == ({"k": "1"}, {"x": "y"}, 1)
     assert "more" not in stored
 
 
 @scenario
-async def test_main_rules_keep_the_status(bench):
+async def test_main_scope_keeps_the_status(bench):
     await bench.create()
-    await bench.update(lambda obj: obj.update(status={"x": "y"}), rules=bench.store.status_rules)
+    await bench.update(lambda obj: obj.update(status={"x": "y"}), scope=bench.store.status_scope)
     await bench.update(lambda obj: obj.update(status={"x": "z"}, data={"k": "v"}))
     assert bench.get()["status"] == {"x": "y"}
 
@@ -237,13 +246,11 @@ async def test_main_rules_keep_the_status(bench):
 @scenario
 async def test_last_finalizer_of_a_marked_object_removes_it(bench):
     await bench.create(metadata={"finalizers": ["x.io/f"]})
-    from kapi.registry.deletion import DeleteOptions
-
-    await bench.store.delete(bench.context(), "ns", "a", DeleteOptions(), bench.admit)
-    assert "removed" not in bench.strategy.calls
+    await bench.delete()
+    assert "remove" not in bench.strategy.calls
     written = await bench.update(lambda obj: obj["metadata"].pop("finalizers"))
     assert written.deleted
-    assert bench.strategy.calls[-1] == "removed"
+    assert bench.strategy.calls[-1] == "remove"
     assert bench.store.find("ns", "a") is None
 
 
@@ -257,7 +264,7 @@ async def test_uid_of_a_patch_is_a_change_and_otherwise_a_condition(bench):
     with pytest.raises(Conflict):
         await bench.update(other)
     with pytest.raises(Invalid, match="field is immutable"):
-        await bench.update(other, patch=True)
+        await bench.update(other, is_patch=True)
 
 
 @scenario
@@ -287,7 +294,6 @@ def test_names_no_object_can_have_are_not_there(name):
 )
 def test_store_is_a_dictionary_with_revisions(steps):
     """Whatever is done, what is stored is what was last written, and every write moves the revision once."""
-    from kapi.registry.deletion import DeleteOptions
 
     async def main():
         bench = Bench(Strategy())
@@ -307,15 +313,10 @@ def test_store_is_a_dictionary_with_revisions(steps):
                 with pytest.raises(NotFound):
                     bench.get(name)
             elif what == "delete":
-                await bench.store.delete(bench.context(), "ns", name, DeleteOptions(), bench.admit)
+                await bench.delete(name)
                 del model[name]
             else:
-
-                async def build(_, fresh, data=data):
-                    old = fresh()
-                    return {**old, "data": data}
-
-                await bench.store.update(bench.context(), "ns", name, build, bench.admit)
+                await bench.update(lambda obj, data=data: obj.update(data=data), name)
                 if model[name][0] != data:
                     model[name] = (data, before + 1)
         found = {item.name: (bench.store.decode(item)["data"], item.revision) for item in bench.store.cache.items()}
@@ -325,10 +326,9 @@ def test_store_is_a_dictionary_with_revisions(steps):
 
 
 @scenario
-async def test_what_an_object_held_is_given_back_though_nobody_waits_for_its_removal(bench):
+async def test_companions_hear_of_a_deletion_though_its_request_was_cancelled(bench):
     await bench.create()
-    item = bench.store.get("ns", "a")
-    reached, go_on = asyncio.Event(), asyncio.Event()
+    reached, go_on, heard = asyncio.Event(), asyncio.Event(), asyncio.Event()
     delete = bench.storage.delete
 
     async def slow_delete(key, expected, note=None):
@@ -337,16 +337,68 @@ async def test_what_an_object_held_is_given_back_though_nobody_waits_for_its_rem
         return await delete(key, expected, note)
 
     bench.storage.delete = slow_delete
-    request = asyncio.ensure_future(bench.store.remove(item))
+    outcomes = []
+    bench.strategy.commit_with = lambda write, obj, old: Companions(lambda ok: (outcomes.append(ok), heard.set()))
+    request = asyncio.ensure_future(bench.delete())
     await reached.wait()
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
-    assert "removed" not in bench.strategy.calls
-    given_back = asyncio.Event()
-    bench.strategy.removed = lambda namespace, name: (bench.strategy.calls.append("removed"), given_back.set())
+    assert outcomes == []
     go_on.set()
     async with asyncio.timeout(5):
-        await given_back.wait()
+        await heard.wait()
+    assert outcomes == [True]
     assert bench.store.find("ns", "a") is None
-    assert bench.strategy.calls.count("removed") == 1
+
+
+@scenario
+async def test_managed_fields_that_admission_breaks_are_restored_with_a_warning(bench):
+    good = [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}]
+    bench.plugin.mutate_with = lambda obj: obj["metadata"].update(managedFields=[{"operation": "Nonsense"}])
+    write = bench.write("CREATE")
+    obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "ns", "managedFields": good}}
+    await writepath.create(write, Body(obj))
+    assert bench.get()["metadata"]["managedFields"] == good
+    (warning,) = write.warnings
+    assert warning.startswith(".metadata.managedFields was in an invalid state after admission; this could be caused")
+
+
+@scenario
+async def test_owner_references_that_admission_repeats_are_kept_once_with_a_warning(bench):
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    bench.plugin.mutate_with = lambda obj: obj["metadata"].update(ownerReferences=[dict(owner), dict(owner)])
+    for write, source in (
+        (
+            bench.write("CREATE"),
+            Body({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "ns"}}),
+        ),
+        (bench.write("UPDATE"), Changed(lambda obj: obj.update(data={"k": "v"}))),
+    ):
+        step = writepath.create if write.operation == "CREATE" else writepath.update
+        await step(write, source)
+        assert bench.get()["metadata"]["ownerReferences"] == [owner]
+        (warning,) = write.warnings
+        assert "contains duplicate entries after mutating admission happens" in warning
+        assert warning.endswith("duplicate UID(s) observed: u")
+
+
+@scenario
+async def test_delete_shows_admission_the_object_as_stored_and_again_after_a_lost_race(bench):
+    await bench.create(data={"k": "1"})
+    seen = []
+
+    async def mutate(write, obj, old):
+        seen.append((obj, old["data"]["k"], write.old is old))
+        if len(seen) == 1:
+            bench.plugin.mutate = lambda *_: _nothing()
+            await bench.update(lambda obj: obj.update(data={"k": "2"}))
+            bench.plugin.mutate = mutate
+
+    bench.plugin.mutate = mutate
+    assert (await bench.delete()).deleted
+    assert seen == [(None, "1", True), (None, "2", True)]
+
+
+async def _nothing():
+    return None

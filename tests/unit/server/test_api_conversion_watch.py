@@ -4,7 +4,7 @@ import pytest
 
 from api_client import TABLE
 from converting_api import PATIENCE, wired
-from kapi.server.handlers import conversionwatcher as converting_module
+from kapi.registry.custom import watcher as converting_module
 from webhook_server import V1, V1BETA1, Certificates, Gate, Reply, honest, listener, path
 
 ILL = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "I am ill"}

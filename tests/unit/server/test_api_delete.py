@@ -476,14 +476,14 @@ class Guard:
         self.guarded = guarded
         self.asked = []
 
-    def handles(self, operation):
-        return operation.kind == "DELETE"
+    def handles(self, write):
+        return write.operation == "DELETE"
 
-    async def validate(self, operation, obj, old):
-        self.asked.append((operation.namespace, operation.name, old["metadata"]["namespace"]))
+    async def validate(self, write, obj, old):
+        self.asked.append((write.namespace, write.name, old["metadata"]["namespace"]))
         await asyncio.sleep(0)
-        if operation.name in self.guarded:
-            raise Forbidden.of(operation.resource.group_resource, operation.name, "it is guarded")
+        if write.name in self.guarded:
+            raise Forbidden.of(write.resource.group_resource, write.name, "it is guarded")
 
 
 def _guarded(guard, test):

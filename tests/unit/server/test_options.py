@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from api_client import Api
 from kapi.api.errors import ApiError, BadRequest, Invalid
+from kapi.registry.request import WriteOptions
 from kapi.server.handlers.options import Token, list_options, parse_token, revision_of, write_options
 from virtual_time import run
 
@@ -89,12 +90,10 @@ def test_revisions_that_are_no_numbers(text):
 
 
 def test_write_options_default_to_warning():
-    assert write_options({}, "CreateOptions") == (False, "", "Warn")
-    assert write_options({"dryRun": "All", "fieldManager": "me", "fieldValidation": "Strict"}, "UpdateOptions") == (
-        True,
-        "me",
-        "Strict",
-    )
+    assert write_options({}, "CreateOptions") == WriteOptions()
+    asked = {"dryRun": "All", "fieldManager": "me", "fieldValidation": "Strict"}
+    expected = WriteOptions(dry_run=True, field_manager="me", field_validation="Strict", kind="UpdateOptions")
+    assert write_options(asked, "UpdateOptions") == expected
 
 
 def test_bad_write_options_are_told_together():

@@ -1,7 +1,7 @@
-"""How custom objects get from one version to another.
+"""Conversion of custom objects from one version to another.
 
-`None` changes the apiVersion and nothing else. Anything more is asked of a webhook, which this room knows only as a
-`Converter`: whoever assembles the server supplies them.
+The strategy `None` changes the apiVersion and nothing else. Anything more is the work of a webhook, which this package
+knows only as a `Converter`; the control plane supplies them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Converter(Protocol):
-    """Converts objects of one kind by asking somebody else."""
+    """Converts objects of one kind by a request to a webhook."""
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
         """The objects in another version, in the same order: all of them, or an `ApiError`.

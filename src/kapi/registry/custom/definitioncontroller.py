@@ -16,18 +16,18 @@ from kapi.registry.custom.definitions import RESOURCE
 from kapi.registry.custom.version import outline_of
 from kapi.registry.deletion import DeleteOptions
 from kapi.registry.kinds.apiextensions import conditions
-from kapi.registry.store import Rules
-from kapi.registry.strategy import WriteContext
+from kapi.registry.request import DELETE, UPDATE, Write
+from kapi.registry.write import delete, guaranteed_update
 from kapi.storage.interface import StorageBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Event, Item, WatchCache
     from kapi.registry.catalog import Catalog
-    from kapi.registry.store import Store
+    from kapi.registry.encoding import HubObject
+    from kapi.registry.resource import Resource
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
@@ -36,24 +36,15 @@ LONGEST_PAUSE = 30.0
 _log = structlog.get_logger("kapi.registry")
 
 
-class _AsIs(Rules):
-    """The server's own changes: neither corrected nor judged."""
-
-    def prepare(self, context: WriteContext, obj: Object, old: Object) -> None:
-        """Leave it."""
-
-    def validate(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """It is right."""
-        return []
-
-
 class DefinitionController:
     """Looks after definitions. `run` until cancelled."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._store = catalog.store(RESOURCE)
-        self._rules = _AsIs(self._store.strategy)
+        resource = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        assert resource is not None
+        self._resource = resource
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         """Definitions that changed while they were looked after."""
@@ -156,16 +147,16 @@ class DefinitionController:
         served = self._catalog.definitions.get(name)
         verdict = conditions.NEVER_ESTABLISHED
         if served is not None:
-            await self._delete_instances(name, served.storage.stored)
+            await self._delete_instances(name, served.storage)
             verdict = conditions.DELETION_COMPLETED
         await self._change(name, lambda obj: conditions.end_deletion(obj, verdict, self._catalog.clock.now()))
 
-    async def _delete_instances(self, name: str, store: Store) -> None:
-        cache = self._catalog.custom_cache(store.resource)
+    async def _delete_instances(self, name: str, resource: Resource) -> None:
+        cache = self._catalog.custom_cache(resource.group_resource)
         try:
             for item in cache.items():
                 try:
-                    await store.delete(self._context(), item.namespace, item.name, DeleteOptions(), _admit)
+                    await delete(self._write(DELETE, resource, namespace=item.namespace, name=item.name))
                 except NotFound:
                     continue
         except ApiError as error:
@@ -181,19 +172,19 @@ class DefinitionController:
     # -- writing ----------------------------------------------------------------------------------------------------
 
     async def _change(self, name: str, change: Callable[[Object], None]) -> None:
-        async def build(old: Object, fresh: Callable[[], Object]) -> Object:
-            obj = fresh()
+        def changed(item: Item, obj: HubObject) -> HubObject:
             change(obj)
             return obj
 
-        await self._store.update(self._context(), "", name, build, _admit, rules=self._rules)
+        write = self._write(UPDATE, self._resource, name=name)
+        await guaranteed_update(write, changed)
 
-    def _context(self) -> WriteContext:
-        return WriteContext(lookup=self._catalog, now=self._catalog.clock.now())
-
-
-async def _admit(obj: Object | None, old: Object | None) -> None:
-    """The server's own doings are admitted."""
+    def _write(self, operation: str, resource: Resource, *, namespace: str = "", name: str) -> Write:
+        clock = self._catalog.clock
+        options = DeleteOptions() if operation == DELETE else None
+        return Write(
+            operation, resource, namespace=namespace, name=name, options=options, lookup=self._catalog, now=clock.now()
+        )
 
 
 async def _emptied(cache: WatchCache) -> None:

@@ -174,7 +174,7 @@ class Definitions:
         )
         stored_in = next(one.name for one in spec.versions if one.storage)
         schemas = {f"{spec.group}/{name}": one.schema for name, one in customs.items()}
-        store.settle(schemas, f"{spec.group}/{stored_in}", converter, self._gate(outline.metadata.name))
+        store.configure(schemas, f"{spec.group}/{stored_in}", converter, self._gate(outline.metadata.name))
         return Resource(
             group=spec.group,
             version=version.name,

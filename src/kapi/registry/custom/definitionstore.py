@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kapi.registry.kinds.apiextensions.conditions import begin_deletion
-from kapi.registry.markeddeletion import TwoStepStore
+from kapi.registry.markeddeletion import MarkedDeletionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from kapi.cache.watchcache import Item
     from kapi.registry.custom.store import Gate
     from kapi.registry.deletion import DeleteOptions
-    from kapi.registry.outcome import Admit, Written
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.encoding import HubObject
+    from kapi.registry.request import Write
+    from kapi.registry.store import ReadyItem
 
 T = TypeVar("T")
 
 
-class DefinitionStore(TwoStepStore):
+class DefinitionStore(MarkedDeletionStore):
     """Definitions. Deleting one only marks it; the keeper empties it and lets it go.
 
     Names are given out in the write itself, so two writes never overlap: neither would know of the other's names. While
@@ -32,25 +33,15 @@ class DefinitionStore(TwoStepStore):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self._lock = asyncio.Lock()
+        self.lock = asyncio.Lock()
 
-    async def create(self, context: WriteContext, obj: Object, admit: Admit) -> Written:
-        """Store a new definition, one at a time."""
-        async with self._lock:
-            return await super().create(context, obj, admit)
-
-    async def update(self, *args: Any, **options: Any) -> Written:
-        """Change a definition, one at a time."""
-        async with self._lock:
-            return await super().update(*args, **options)
-
-    def mark(self, context: WriteContext, obj: Object, options: DeleteOptions) -> None:
+    def mark(self, write: Write, obj: Object, options: DeleteOptions) -> None:
         """The finalizer that keeps it until its instances are gone, and a word about what comes."""
-        begin_deletion(obj, context.now)
+        begin_deletion(obj, write.now)
 
-    async def write(self, key: str, obj: Object, expected: int) -> Item:
+    async def put(self, key: str, obj: HubObject, expected: int) -> ReadyItem:
         """Commit a definition while none of its objects is."""
-        return await self._alone(obj["metadata"]["name"], super().write(key, obj, expected))
+        return await self._alone(obj["metadata"]["name"], super().put(key, obj, expected))
 
     async def remove(self, item: Item) -> int:
         """Remove a definition while none of its objects is written."""

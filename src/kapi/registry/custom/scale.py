@@ -1,8 +1,8 @@
 """The scale sub-resource of custom kinds: an `autoscaling/v1` Scale read from and written to fields the user named.
 
 Built-in kinds (`registry/scale.py`) have their replicas in known places. A custom object may have anything there, or
-nothing, so reading can fail here, and in three ways to be told apart: a Scale is asked for (`read`), a write begins
-from one (`current`), or a write that succeeded shows one (`shown`). Pure functions on decoded objects.
+nothing, so reading can fail here, differently for a GET (`read`), for the Scale that a write begins from (`current`),
+and for the one that a successful write answers with (`shown`). Pure functions on decoded objects.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _UNSET: Final = -(2**31)
 
 
 class _AccessError(ValueError):
-    """The object has something else at a path than what the path is for; the text is the reference's."""
+    """The object has something else at a path than what the path is for; the text is that of Kubernetes."""
 
 
 class ScalePaths:
     """Where one version of a custom kind keeps its replicas and its selector.
 
-    `replicas` is the path of the wanted number, as the owners of fields name it.
+    `replicas` is the path of the wanted number, as field sets name it.
     """
 
     __slots__ = ("_selector", "_selector_text", "_spec", "_spec_text", "_status", "_status_text", "replicas")
@@ -57,14 +57,14 @@ class ScalePaths:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, obj: Object) -> Object:
-        """The Scale for who asks for it; raises InternalError when the object has no number of replicas."""
+        """The Scale that a GET answers with; raises InternalError when the object has no number of replicas."""
         scale, has_replicas = self._scale(obj)
         if not has_replicas:
             raise InternalError.of(f'the spec replicas field "{self._spec_text}" does not exist')
         return scale
 
     def current(self, obj: Object) -> Object:
-        """The Scale a write begins from; its replicas are a number nobody wants when the object has none."""
+        """The Scale a write begins from; its replicas are a number no client sends when the object has none."""
         scale, has_replicas = self._scale(obj)
         if not has_replicas:
             scale["spec"]["replicas"] = _UNSET
@@ -122,14 +122,14 @@ class ScalePaths:
                 raise PlainError(f"value cannot be set because {where} is not a map[string]interface{{}}")
         place[last] = replicas
 
-    # -- judging ------------------------------------------------------------------------------------------------------
+    # -- validation ---------------------------------------------------------------------------------------------------
 
     def errors(self, obj: Object) -> list[FieldError]:
-        """What is wrong with the replicas and the selector of an object."""
+        """The errors of the replicas and the selector of an object."""
         return [*_replicas_errors(obj, self._spec, self._spec_text), *self.status_errors(obj)]
 
     def status_errors(self, obj: Object) -> list[FieldError]:
-        """The same, of its status only."""
+        """The errors of its status only."""
         found = _replicas_errors(obj, self._status, self._status_text)
         if self._selector:
             try:

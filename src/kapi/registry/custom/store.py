@@ -1,42 +1,40 @@
 """The store of one version of a custom kind.
 
-All versions of a kind keep their objects under the same keys, in the storage version; each has a store of its own, and
-to its users everything is in its version. What is stored may be in an older storage version, or obey an older schema.
+All versions of a kind keep their objects under the same keys, in the storage version; each has a store of its own,
+whose users see everything in its version. What is stored may be in an older storage version, or obey an older schema.
 When it is read, it is pruned and defaulted by the version it is stored in, then converted, and pruned once more by the
-version asked for, which fills nothing in; the outcome is remembered with the item. So an object written by the current
+version asked for, which fills nothing in; the result is remembered with the item. So an object written by the current
 rules is served as the bytes it is stored as, and others cost one conversion. A field that the storage version does not
-have is not stored, whoever writes it.
+have is not stored.
 
-Conversion by webhook waits for somebody else. `load` and `prepare` are where that happens; `body` and `decode` must not
-wait, and are for items that were prepared.
+Conversion by webhook is a request to another server. `fetch`, `find_ready` and `ready` wait for it; `body`, `decode`
+and `field_values` are for items that these returned.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kapi.api.errors import Forbidden, TooManyRequests
 from kapi.cache.watchcache import Item, Selection
 from kapi.registry.custom.conversion import relabel
-from kapi.registry.encoding import copy_of, decode, encode, head_of, owners_of
-from kapi.registry.outcome import Written
-from kapi.registry.store import Store
-from kapi.storage.interface import RevisionMismatch
+from kapi.registry.custom.watcher import ConvertingWatcher
+from kapi.registry.encoding import HubObject, StoredObject, copy_of, decode, encode, head_of, owners_of
+from kapi.registry.store import ReadyItem, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kapi.api.meta import Object
+    from kapi.cache.watcher import Encoder, Outlet, Watcher
     from kapi.registry.custom.conversion import Converter
     from kapi.registry.custom.strategy import CustomStrategy
-    from kapi.registry.outcome import Admit, Build
-    from kapi.registry.store import Rules
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
     from kapi.schema.customschema import CustomSchema
 
 MOST_FORMS = 8
-"""How many forms of one object are remembered before the oldest, perhaps of rules long gone, are forgotten."""
+"""How many forms of one object are remembered; beyond that the oldest, perhaps of a former schema, is dropped."""
 
 
 class Form:
@@ -46,7 +44,7 @@ class Form:
 
 
 class Gate:
-    """Shut while a definition is being written, so that nothing judged before is committed after.
+    """Shut while a definition is being written, so that no object validated before is committed after.
 
     What was on its way to storage before the gate was shut gets there before the definition does.
     """
@@ -56,12 +54,12 @@ class Gate:
         self._opened = asyncio.Event()
 
     def shut(self) -> None:
-        """Hold back whoever comes from now on; as often as `open` is called afterwards."""
+        """Make writers wait from now on, until `open` was called as often as this."""
         self._shut += 1
         self._opened.clear()
 
     def open(self) -> None:
-        """Let them go."""
+        """Let writers pass."""
         self._shut -= 1
         if not self._shut:
             self._opened.set()
@@ -75,28 +73,26 @@ class Gate:
 class CustomStore(Store):
     """The objects of a custom kind in one version.
 
-    Promise: what `load`, `body` and `decode` give has nothing that the schema does not know, and has the defaults of
-    the version it is stored in, even when what is stored has not.
+    Promise: what `body` and `decode` return has no field that the schema does not know, and has the defaults of the
+    version it is stored in, even when what is stored has not.
     """
 
     strategy: CustomStrategy
-    converter: Converter | None = None
-    """Who converts; None when only the apiVersion changes."""
     storage_version = ""
     """The apiVersion objects are stored in."""
     schemas: Mapping[str, CustomSchema]
     """The schemas of all versions there are, by apiVersion."""
     is_terminating = False
-    """Whether the definition is being deleted: nothing new is created then."""
+    """True while the definition is being deleted: nothing new is created then."""
     is_retired = False
-    """Whether the definition has changed: whoever still holds this store must not write with it."""
+    """True once the definition has changed: requests that still hold this store must not write with it."""
     gate: Gate
     """Shut while the definition is being written."""
 
-    def settle(
+    def configure(
         self, schemas: Mapping[str, CustomSchema], storage_version: str, converter: Converter | None, gate: Gate
     ) -> None:
-        """Say what the version is made of; once, before use."""
+        """Set what the definition says of this version; once, before use."""
         self.schemas = schemas
         self.gate = gate
         self.storage_version = storage_version
@@ -106,11 +102,6 @@ class CustomStore(Store):
         self._asked: dict[Item, asyncio.Future[None]] = {}
 
     # -- reading ----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a webhook converts."""
-        return self.converter is not None
 
     def body(self, item: Item) -> bytes:
         """The object's bytes in this version, without the head."""
@@ -125,23 +116,50 @@ class CustomStore(Store):
             obj = self._pruned(relabel(obj, self.api_version))
         return self._remember(item, obj)
 
-    def decode(self, item: Item) -> Object:
-        """The object in this version; yours to change."""
-        return decode(self.head, self.body(item))
+    def decode(self, item: Item) -> HubObject:
+        """The object in this version; the caller may change it."""
+        return HubObject(decode(self.head, self.body(item)))
 
-    async def load(self, item: Item) -> Object:
-        """The object in this version, however it has to be got; yours to change."""
-        await self.prepare((item,))
-        return self.decode(item)
+    async def find_ready(self, namespace: str, name: str) -> ReadyItem | None:
+        """The latest state, converted, or None."""
+        item = self.find(namespace, name)
+        if item is not None:
+            await self._prepare((item,))
+        return cast("ReadyItem | None", item)
 
-    async def prepare(self, items: Iterable[Item]) -> None:
-        """Convert what has to be converted by somebody else, in one go; afterwards nothing about them waits."""
+    async def fetch(self, namespace: str, name: str) -> ReadyItem:
+        """The latest state, converted; NotFound otherwise."""
+        item = self.get(namespace, name)
+        await self._prepare((item,))
+        return ReadyItem(item)
+
+    async def ready(self, items: list[Item]) -> list[ReadyItem]:
+        """The items, converted."""
+        await self._prepare(items)
+        return cast("list[ReadyItem]", items)
+
+    async def ready_for_fields(self, prefix: str) -> None:
+        """Convert every item below a key prefix, and those that are written meanwhile."""
+        if self.converter is None:
+            return
+        items: list[Item] = []
+        while items != (current := self.cache.items(prefix)):
+            items = current
+            await self._prepare(items)
+
+    def watcher(self, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet) -> Watcher:
+        """A watcher of this version; where a webhook converts, one that has its events converted first."""
+        watcher = super().watcher(prefix, matches, encoder, outlet)
+        return watcher if self.converter is None else ConvertingWatcher(watcher, self._prepare)
+
+    async def _prepare(self, items: Iterable[Item]) -> None:
+        """Have items converted that only a webhook can convert, in one request; afterwards reading never waits."""
         if self.converter is None:
             return
         items = list(items)
         while foreign := [item for item in items if self._is_foreign(item)]:
             fresh = [item for item in foreign if item not in self._asked]
-            # Many may want the same: all watchers, when something happened. One of them asks.
+            # Many may want the same, for example all watchers of an event. One of them asks.
             await (self._ask(self.converter, fresh) if fresh else asyncio.shield(self._asked[foreign[0]]))
 
     def _is_foreign(self, item: Item) -> bool:
@@ -152,7 +170,7 @@ class CustomStore(Store):
         )
 
     async def _ask(self, converter: Converter, items: list[Item]) -> None:
-        """Have items converted. Whoever waits for them too shares the failure, but not the fate of this request."""
+        """Have items converted. Other requests that wait for them get the same error, but not its cancellation."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked |= dict.fromkeys(items, done)
         try:
@@ -161,7 +179,7 @@ class CustomStore(Store):
                 self._remember(item, self._pruned(obj))
         except Exception as error:
             done.set_exception(error)
-            done.exception()  # nobody else may be waiting
+            done.exception()  # perhaps no other request waits for it
             raise
         finally:
             for item in items:
@@ -170,7 +188,7 @@ class CustomStore(Store):
                 done.set_result(None)
 
     def field_values(self, item: Item) -> dict[str, str]:
-        """Everything a field selector may ask about, in this version."""
+        """The values that a field selector may name, in this version."""
         values = {"metadata.name": item.name, "metadata.namespace": item.namespace}
         if self.strategy.selectable_fields:
             values |= (
@@ -179,7 +197,7 @@ class CustomStore(Store):
         return values
 
     def _stored_object(self, item: Item) -> Object:
-        """What is stored, as the version it is stored in has it today."""
+        """The stored object, pruned and defaulted by today's schema of the version it is stored in."""
         return self._shaped(decode(head_of(item.version, self.gvk.kind), item.body))
 
     def _shaped(self, obj: Object) -> Object:
@@ -216,92 +234,69 @@ class CustomStore(Store):
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
-    async def create(self, context: WriteContext, obj: Object, admit: Admit) -> Written:
-        """Store a new object, unless its kind is on its way out."""
-        self._refuse_creation(obj["metadata"].get("name", ""))
-        return await super().create(context, obj, admit)
-
-    async def update(
-        self,
-        context: WriteContext,
-        namespace: str,
-        name: str,
-        build: Build,
-        admit: Admit,
-        *,
-        rules: Rules | None = None,
-        patch: bool = False,
-    ) -> Written:
-        """Change an object. A change of nothing still brings it into the form in which it would be stored today.
-
-        That is how objects are moved to another storage version: by writing back what was read.
-        """
-        seen = ""
-
-        async def noting(old: Object, fresh: Callable[[], Object]) -> Object:
-            nonlocal seen
-            seen = old["metadata"]["resourceVersion"]
-            return await build(old, fresh)
-
-        while True:
-            written = await super().update(context, namespace, name, noting, admit, rules=rules, patch=patch)
-            if context.dry_run or written.deleted or str(written.item.revision) != seen:
-                return written
-            try:
-                return Written(await self._restored(written.item))
-            except RevisionMismatch:
-                continue
-
-    async def _restored(self, item: Item) -> Item:
-        """An item as it would be stored today, committed if that is something else."""
-        if item.form is self.form and item.version == self.storage_version:
-            return item
-        stored = self._pruned(await self.convert(await self.load(item), self.storage_version))
-        if item.version == self.storage_version and decode(head_of(item.version, self.gvk.kind), item.body) == stored:
-            return item
-        await self._ready()
-        restored = await super().write(item.key, stored, item.revision)
-        await self.prepare((restored,))
-        return restored
-
-    async def write(self, key: str, obj: Object, expected: int) -> Item:
-        """Commit an object in the storage version; the item returned is in this one."""
-        stored = obj
-        if self.api_version != self.storage_version:
-            stored = self._pruned(await self.convert(copy_of(obj), self.storage_version))
-        await self._ready()
-        if not expected:
-            self._refuse_creation(obj["metadata"]["name"])
-        item = await super().write(key, stored, expected)
-        if self.converter is None or stored is obj:
-            return item
-        # What was sent is shown without asking to convert it back.
-        obj["metadata"]["resourceVersion"] = str(item.revision)
-        body = encode(obj)[len(self.head) :]
-        return Item(key, item.namespace, item.name, item.revision, body, self._selection(obj), self.api_version)
-
-    def fill_in(self, obj: Object) -> None:
-        """Fill in, in what is about to be stored, the defaults that reading it would."""
-        if self.api_version == self.storage_version:
-            self.strategy.default(obj)
-
-    def preview(self, key: str, obj: Object, current: Item | None = None) -> Item:
-        """What the object would look like, with what the storage version does to it."""
-        if self.converter is None and self.api_version != self.storage_version:
-            stored = self._shaped(relabel(copy_of(obj), self.storage_version))
-            obj = self._pruned(relabel(stored, self.api_version))
-        return super().preview(key, obj, current)
-
-    def _refuse_creation(self, name: str) -> None:
+    def check_creation(self, name: str) -> None:
+        """Raise Forbidden while the definition is being deleted."""
         if self.is_terminating:
             why = "create not allowed while custom resource definition is terminating"
             raise Forbidden.of(self.resource, name, why)
 
-    async def _ready(self) -> None:
-        """Come to the point where what follows without a wait is committed before the definition can change."""
+    def complete(self, write: Write, obj: HubObject) -> None:
+        """Fill in the defaults that reading would: those of a status that was dropped, and around scaled replicas."""
+        if self.api_version == self.storage_version and (write.subresource == "scale" or self._lacks_status(obj)):
+            self.strategy.default(obj)
+
+    def _lacks_status(self, obj: Object) -> bool:
+        return "status" not in obj and self.schemas[self.storage_version].defaults_status
+
+    async def unchanged(self, item: ReadyItem) -> ReadyItem:
+        """The item, committed once more if it would be stored in another form today.
+
+        That is how objects are migrated to another storage version: by writing back what was read.
+        """
+        if item.form is self.form and item.version == self.storage_version:
+            return item
+        stored = await self._to_storage(self.decode(item))
+        if item.version == self.storage_version and decode(head_of(item.version, self.gvk.kind), item.body) == stored:
+            return item
+        await self._wait_for_definition()
+        restored = await self._put(item.key, stored, item.revision)
+        await self._prepare((restored,))
+        return restored
+
+    async def put(self, key: str, obj: HubObject, expected: int) -> ReadyItem:
+        """Commit an object in the storage version; the item returned can be shown in this one."""
+        stored = StoredObject(obj) if self.api_version == self.storage_version else await self._to_storage(copy_of(obj))
+        await self._wait_for_definition()
+        if not expected:
+            self.check_creation(obj["metadata"]["name"])
+        item = await self._put(key, stored, expected)
+        if self.converter is None or self.api_version == self.storage_version:
+            return item
+        if self._lacks_status(stored):
+            await self._prepare((item,))
+            return item
+        # What was sent is shown without asking the webhook to convert it back.
+        obj["metadata"]["resourceVersion"] = str(item.revision)
+        body = encode(obj)[len(self.head) :]
+        shown = Item(key, item.namespace, item.name, item.revision, body, self._selection(obj), self.api_version)
+        return ReadyItem(shown)
+
+    async def _to_storage(self, obj: HubObject) -> StoredObject:
+        """The object in the storage version, without the fields that version does not have."""
+        return StoredObject(self._pruned(await self.convert(obj, self.storage_version)))
+
+    def preview(self, key: str, obj: HubObject, current: Item | None = None) -> ReadyItem:
+        """The item a dry run answers with, pruned and defaulted as storing it would."""
+        if self.converter is None and self.api_version != self.storage_version:
+            stored = self._shaped(relabel(copy_of(obj), self.storage_version))
+            obj = HubObject(self._pruned(relabel(stored, self.api_version)))
+        return super().preview(key, obj, current)
+
+    async def _wait_for_definition(self) -> None:
+        """Wait while the definition is written; what is sent to storage right after this precedes its next change."""
         await self.gate.passed()
         if self.is_retired:
-            # What was checked against the old definition must not be stored under the new one.
+            # What was validated by the old definition must not be stored under the new one.
             raise TooManyRequests(
                 f"the definition of {self.resource} changed while the request was handled; try again",
                 details={"retryAfterSeconds": 1},
@@ -316,7 +311,7 @@ class CustomStore(Store):
 
 
 def _has_null(value: Any) -> bool:
-    """Whether there is a null anywhere in a value."""
+    """Return True if there is a null anywhere in a value."""
     waiting = [value]
     while waiting:
         current = waiting.pop()

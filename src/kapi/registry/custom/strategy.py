@@ -1,4 +1,4 @@
-"""The rules of a custom kind at one version: what every custom object is judged by, with the schema filled in."""
+"""The strategy of a custom kind at one version: the rules of all custom objects, with the schema of the definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.custom.scale import ScalePaths
     from kapi.registry.custom.version import Version
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
     from kapi.schema.customschema import CustomSchema
 
 LARGE_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ _PREFER = "prefer a domain-qualified finalizer name{} to avoid accidental confli
 
 
 class CustomStrategy(Strategy):
-    """The strategy of one version. Custom objects are never updated without saying which state was seen."""
+    """The strategy of one version. Custom objects are never updated without a resourceVersion."""
 
     allow_unconditional_update = False
     tracks_generation = True
@@ -49,18 +49,18 @@ class CustomStrategy(Strategy):
         """The defaults of the schema."""
         self._schema.default(obj)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Schema, lists, rules and the numbers of the scale sub-resource."""
         return self._schema.validate(obj, extra=self._scale_errors(obj))
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
-        """The same, but what did not change is not judged again. Metadata is, so that its errors are told once more."""
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
+        """The same, but unchanged parts are not validated again. Metadata is: Kubernetes reports its errors twice."""
         errors = validate_object_meta_update(obj["metadata"], old["metadata"], builtin=False)
-        return errors + self._schema.validate(obj, old, extra=self._scale_errors(obj), warnings=context.warnings)
+        return errors + self._schema.validate(obj, old, extra=self._scale_errors(obj), warnings=write.warnings)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The status and what rules say of the whole."""
-        return self._schema.validate_status(obj, old, extra=self._scale_status_errors(obj), warnings=context.warnings)
+        return self._schema.validate_status(obj, old, extra=self._scale_status_errors(obj), warnings=write.warnings)
 
     def _scale_errors(self, obj: Object) -> list[FieldError]:
         return [] if self.scale is None else self.scale.errors(obj)
@@ -68,7 +68,7 @@ class CustomStrategy(Strategy):
     def _scale_status_errors(self, obj: Object) -> list[FieldError]:
         return [] if self.scale is None else self.scale.status_errors(obj)
 
-    def judges_slowly(self, obj: Object) -> bool:
+    def validates_off_loop(self, obj: Object) -> bool:
         """Large objects: rules may visit every part of them, and each other part for each part."""
         return len(_encode(obj)) > LARGE_BYTES
 

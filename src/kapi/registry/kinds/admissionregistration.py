@@ -15,10 +15,11 @@ from kapi.api.selectors import validate_label_selector
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.kinds.sameness import same
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 GROUP = "admissionregistration.k8s.io"
 REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -56,11 +57,11 @@ class WebhookConfigurationStrategy(Strategy):
             if service is not None:
                 service.setdefault("port", 443)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Each webhook by itself, and names that differ."""
         return self._errors(obj.get("webhooks") or [], [])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create; what older versions of the API let in may stay."""
         return self._errors(obj.get("webhooks") or [], old.get("webhooks") or [])
 
@@ -278,6 +279,7 @@ def _default_match(match: dict[str, Any] | None) -> None:
 class AdmissionPolicyStrategy(Strategy):
     """The rules of MutatingAdmissionPolicy, and the base of ValidatingAdmissionPolicy."""
 
+    validates_by_schema = True
     allow_unconditional_update = False
     tracks_generation = True
 
@@ -298,6 +300,7 @@ class ValidatingAdmissionPolicyStrategy(AdmissionPolicyStrategy):
 class AdmissionPolicyBindingStrategy(Strategy):
     """The rules of the bindings of both kinds of policy."""
 
+    validates_by_schema = True
     allow_unconditional_update = False
     tracks_generation = True
 

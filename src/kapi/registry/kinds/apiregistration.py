@@ -10,10 +10,11 @@ from kapi.api.fielderror import FieldError, invalid, required
 from kapi.api.go.text import quote
 from kapi.api.meta import format_time
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 
 class APIServiceStrategy(Strategy):
@@ -29,7 +30,7 @@ class APIServiceStrategy(Strategy):
         if service is not None:
             service.setdefault("port", 443)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """What is served here is available; others have to be asked first."""
         fieldrules.spec_of(obj)
         obj["status"] = {}
@@ -37,13 +38,13 @@ class APIServiceStrategy(Strategy):
             condition = {
                 "type": "Available",
                 "status": "True",
-                "lastTransitionTime": format_time(context.now),
+                "lastTransitionTime": format_time(write.now),
                 "reason": "Local",
                 "message": "Local APIServices are always available",
             }
             obj["status"] = {"conditions": [condition]}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """The name says group and version; priorities are in range; a service can be reached."""
         spec = obj.get("spec", {})
         group, version = spec.get("group", ""), spec.get("version", "")
@@ -60,7 +61,7 @@ class APIServiceStrategy(Strategy):
                 errors.append(invalid(f"spec.{field}", value, f"must be positive and less than {limit}"))
         return errors + _target_errors(spec)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Conditions are true, false or unknown."""
         return [
             error

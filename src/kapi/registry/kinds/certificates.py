@@ -15,10 +15,11 @@ from kapi.api.go.text import quote
 from kapi.api.meta import format_time
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import difference, same
-from kapi.registry.strategy import Strategy, WriteContext, copy_field
+from kapi.registry.strategy import Strategy, copy_field
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 USAGES = (
@@ -60,41 +61,41 @@ class CertificateSigningRequestStrategy(Strategy):
     has_status = True
     selectable_fields = ("spec.signerName",)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Write down who asks; nothing is decided."""
         spec = fieldrules.spec_of(obj)
         for field in ("username", "uid", "groups", "extra"):
             spec.pop(field, None)
         asking = {
-            "username": context.user,
-            "uid": context.user_uid,
-            "groups": list(context.groups),
-            "extra": context.user_extra,
+            "username": write.user.name,
+            "uid": write.user.uid,
+            "groups": list(write.user.groups),
+            "extra": write.user.extra,
         }
         spec.update({field: value for field, value in asking.items() if value})
         obj["status"] = {}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A request a signer can understand."""
         return _request_errors(obj, None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Only metadata changes."""
         copy_field(obj, old, "spec")
         copy_field(obj, old, "status")
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Neither decisions nor certificates come in this way."""
         return _update_errors(obj, old, sets_decision=False, sets_certificate=False)
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """Decisions are kept as they were made; new conditions get their times."""
         conditions = obj.setdefault("status", {}).get("conditions") or []
         for kind in _DECISIONS:
             _keep_conditions(conditions, _conditions(old), kind)
-        _stamp_conditions(context, conditions, _conditions(old))
+        _stamp_conditions(write, conditions, _conditions(old))
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """A signer sets the certificate once."""
         return _update_errors(obj, old, sets_decision=False, sets_certificate=True)
 
@@ -111,16 +112,16 @@ class ApprovalStrategy(CertificateSigningRequestStrategy):
 
     has_status = False
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Take the conditions, restore the rest."""
         conditions = _conditions(obj)
-        _stamp_conditions(context, conditions, _conditions(old))
+        _stamp_conditions(write, conditions, _conditions(old))
         copy_field(obj, old, "spec")
         obj["status"] = {**(old.get("status") or {}), "conditions": conditions}
         if not conditions:
             del obj["status"]["conditions"]
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Decisions may be made, not unmade."""
         return _update_errors(obj, old, sets_decision=True, sets_certificate=False)
 
@@ -243,8 +244,8 @@ def _keep_conditions(conditions: list[dict[str, Any]], stored: list[dict[str, An
             conditions[place] = condition
 
 
-def _stamp_conditions(context: WriteContext, conditions: list[dict[str, Any]], stored: list[dict[str, Any]]) -> None:
-    now = format_time(context.now)
+def _stamp_conditions(write: Write, conditions: list[dict[str, Any]], stored: list[dict[str, Any]]) -> None:
+    now = format_time(write.now)
     for condition in conditions:
         condition.setdefault("lastUpdateTime", now)
         if "lastTransitionTime" in condition:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from kapi.api.fielderror import FieldError, forbidden, invalid
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 
 class LeaseStrategy(Strategy):
@@ -18,7 +19,7 @@ class LeaseStrategy(Strategy):
     allow_unconditional_update = False
     allow_create_on_update = True
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Durations are positive."""
         spec = obj.get("spec", {})
         errors: list[FieldError] = []

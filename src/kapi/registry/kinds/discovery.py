@@ -8,10 +8,11 @@ from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, invalid, required, too_many
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import same
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _MAX_ENDPOINTS = 1000
@@ -31,21 +32,21 @@ class EndpointSliceStrategy(Strategy):
             port.setdefault("name", "")
             port.setdefault("protocol", "TCP")
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Drop the topology map that only older versions of the API had."""
         for endpoint in obj.get("endpoints") or ():
             endpoint.pop("deprecatedTopology", None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """As on create, unless nothing changed."""
         if not same(obj.get("endpoints"), old.get("endpoints")):
-            self.prepare_create(context, obj)
+            self.prepare_create(write, obj)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Addresses are of the slice's type."""
         return [*_slice_errors(obj), *_endpoints_errors(obj)]
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The type of addresses stays; endpoints that were accepted before may too."""
         errors = _slice_errors(obj)
         if not same(obj.get("endpoints"), old.get("endpoints")):

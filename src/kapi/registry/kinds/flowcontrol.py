@@ -9,10 +9,11 @@ from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, not_supported, required
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.fieldrules import annotations_of, spec_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 MAX_PRECEDENCE = 10000
@@ -54,7 +55,7 @@ class FlowSchemaStrategy(Strategy):
         if not spec.get("matchingPrecedence"):
             spec["matchingPrecedence"] = 1000
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A place in the order, a priority level, and rules."""
         spec = obj["spec"]
         errors = _precedence_errors(obj["metadata"].get("name", ""), spec.get("matchingPrecedence", 0))
@@ -71,7 +72,7 @@ class FlowSchemaStrategy(Strategy):
             errors += _rule_errors(f"spec.rules[{index}]", rule)
         return errors
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Each condition once."""
         return _condition_errors(obj)
 
@@ -218,7 +219,7 @@ class PriorityLevelConfigurationStrategy(Strategy):
                 if not queuing.get(field):
                     queuing[field] = value
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Exempt is exempt; everything else has limits."""
         errors: list[FieldError] = []
         if _PRESERVE_ZERO in annotations_of(obj):
@@ -229,7 +230,7 @@ class PriorityLevelConfigurationStrategy(Strategy):
             errors.append(invalid("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'"))
         return errors + _level_errors(spec, kind)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Each condition once."""
         return _condition_errors(obj)
 

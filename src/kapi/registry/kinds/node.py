@@ -9,10 +9,11 @@ from kapi.api.selectors import validate_labels
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.placement import check_tolerations
 from kapi.registry.kinds.core.pod.resources import CONTAINER, check_requirements
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _DEPRECATED_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
@@ -32,7 +33,7 @@ class RuntimeClassStrategy(Strategy):
     allow_unconditional_update = False
     allow_create_on_update = True
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A handler the node agents know by name, and what running under it costs."""
         errors = fieldrules.required_string("handler", obj.get("handler"), fieldrules.dns_label)
         if "overhead" in obj:
@@ -50,7 +51,7 @@ class RuntimeClassStrategy(Strategy):
             seen.append(key)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The handler stays."""
         return fieldrules.unchanged("handler", obj.get("handler"), old.get("handler"))
 

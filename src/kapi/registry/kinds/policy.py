@@ -8,10 +8,11 @@ from kapi.api import names
 from kapi.api.fielderror import FieldError, invalid
 from kapi.api.selectors import validate_label_selector
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
@@ -25,11 +26,11 @@ class PodDisruptionBudgetStrategy(Strategy):
     tracks_generation = True
     allow_unconditional_update = False
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """No controller has looked at it yet."""
         obj["status"] = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """One of the two bounds, in pods or per cent, for the pods of a selector."""
         spec = obj.get("spec", {})
         errors: list[FieldError] = []
@@ -45,7 +46,7 @@ class PodDisruptionBudgetStrategy(Strategy):
             errors += fieldrules.one_of("spec.unhealthyPodEvictionPolicy", policy, EVICTION_POLICIES)
         return errors
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Counts are counts."""
         status = obj.get("status", {})
         return [

@@ -11,10 +11,11 @@ from kapi.api import names
 from kapi.api.fielderror import FieldError, invalid, not_supported, required
 from kapi.api.selectors import validate_label_selector
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 GROUP = "rbac.authorization.k8s.io"
 SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
@@ -36,7 +37,7 @@ class RoleStrategy(_RbacStrategy):
     def __init__(self, *, namespaced: bool = True) -> None:
         self._namespaced = namespaced
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Every rule names verbs, and what they apply to."""
         return [
             error
@@ -51,9 +52,9 @@ class ClusterRoleStrategy(RoleStrategy):
     def __init__(self) -> None:
         super().__init__(namespaced=False)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """As a Role, and selectors that select."""
-        errors = super().validate_create(context, obj)
+        errors = super().validate_create(write, obj)
         if "aggregationRule" not in obj:
             return errors
         path = "aggregationRule.clusterRoleSelectors"
@@ -103,7 +104,7 @@ class RoleBindingStrategy(_RbacStrategy):
             if not subject.get("apiGroup") and subject.get("kind") in {"User", "Group"}:
                 subject["apiGroup"] = GROUP
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A role that can be referred to from here, and subjects that can be."""
         reference = obj.get("roleRef") or {}
         errors = fieldrules.one_of("roleRef.apiGroup", reference.get("apiGroup", ""), (GROUP,))
@@ -113,9 +114,9 @@ class RoleBindingStrategy(_RbacStrategy):
             errors += _subject_errors(f"subjects[{index}]", subject, namespaced=self._namespaced)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The role stays: a binding to another role is another binding."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         now, was = (_reference_as_printed(side.get("roleRef") or {}) for side in (obj, old))
         return errors if now == was else [*errors, invalid("roleRef", now, "cannot change roleRef")]
 

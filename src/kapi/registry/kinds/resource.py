@@ -11,10 +11,11 @@ from kapi.api.fielderror import FieldError, immutable
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.kinds.sameness import same
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 GROUP = "resource.k8s.io"
 
@@ -36,6 +37,7 @@ def _frozen_spec_errors(obj: Object, old: Object) -> list[FieldError]:
 class DeviceClassStrategy(Strategy):
     """The rules of DeviceClass."""
 
+    validates_by_schema = True
     tracks_generation = True
     returns_deleted_object = True
 
@@ -43,6 +45,7 @@ class DeviceClassStrategy(Strategy):
 class ResourceClaimStrategy(Strategy):
     """The rules of ResourceClaim."""
 
+    validates_by_schema = True
     has_status = True
     returns_deleted_object = True
     resets_metadata_on_status = True
@@ -51,7 +54,7 @@ class ResourceClaimStrategy(Strategy):
         """One device per request."""
         _default_requests(spec_of(obj))
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """What is claimed stays."""
         return _frozen_spec_errors(obj, old)
 
@@ -59,13 +62,14 @@ class ResourceClaimStrategy(Strategy):
 class ResourceClaimTemplateStrategy(Strategy):
     """The rules of ResourceClaimTemplate."""
 
+    validates_by_schema = True
     returns_deleted_object = True
 
     def default(self, obj: Object) -> None:
         """One device per request."""
         _default_requests(spec_of(obj).get("spec") or {})
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The template stays."""
         return _frozen_spec_errors(obj, old)
 
@@ -73,11 +77,12 @@ class ResourceClaimTemplateStrategy(Strategy):
 class ResourceSliceStrategy(Strategy):
     """The rules of ResourceSlice."""
 
+    validates_by_schema = True
     tracks_generation = True
     returns_deleted_object = True
     selectable_fields = ("spec.nodeName", "spec.driver")
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Driver, node and pool stay."""
         now, was = obj.get("spec", {}), old.get("spec", {})
         pool, stored = (now.get("pool") or {}).get("name"), (was.get("pool") or {}).get("name")

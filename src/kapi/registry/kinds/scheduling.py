@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import Forbidden, GroupResource
 from kapi.api.fielderror import FieldError, forbidden, required
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 RESOURCE = GroupResource("scheduling.k8s.io", "priorityclasses")
 HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -27,7 +28,7 @@ class PriorityClassStrategy(Strategy):
         """Higher priorities may push lower ones out."""
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """The top of the range is the system's; only one class is the default."""
         errors = _reserved_errors(obj)
         policy = obj.get("preemptionPolicy", "")
@@ -37,17 +38,17 @@ class PriorityClassStrategy(Strategy):
             else [required("preemptionPolicy")]
         )
         if not errors:
-            _refuse_second_default(context, obj)
+            _refuse_second_default(write, obj)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Value and policy stay."""
         errors = []
         if obj.get("value", 0) != old.get("value", 0):
             errors.append(forbidden("value", "may not be changed in an update."))
         errors += fieldrules.unchanged("preemptionPolicy", obj.get("preemptionPolicy"), old.get("preemptionPolicy"))
         if not errors:
-            _refuse_second_default(context, obj)
+            _refuse_second_default(write, obj)
         return errors
 
     def generation_changed(self, obj: Object, old: Object) -> bool:
@@ -73,12 +74,12 @@ def _reserved_errors(obj: Object) -> list[FieldError]:
     return [forbidden("metadata.name", text)]
 
 
-def _refuse_second_default(context: WriteContext, obj: Object) -> None:
+def _refuse_second_default(write: Write, obj: Object) -> None:
     """Raises `Forbidden`: the reference makes this check in admission, so it is a 403 and not a 422."""
     if not obj.get("globalDefault"):
         return
     name = obj["metadata"].get("name", "")
-    for other in context.lookup.list(str(RESOURCE)):
+    for other in write.lookup.list(str(RESOURCE)):
         if other.get("globalDefault") and other["metadata"]["name"] != name:
             taken = (
                 f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"

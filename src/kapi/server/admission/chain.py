@@ -1,12 +1,12 @@
-"""Admission: the rules about operations, as opposed to the rules about objects.
+"""The admission chain: plug-ins that may change or refuse a write, in a fixed order, mutating ones first.
 
-Plugins run in a fixed order, mutating ones before validating ones. Each is asked `handles` first, so that an
-operation nobody cares about costs nothing.
+A plug-in is given the `Write` and is asked `handles` first, so that a write that no plug-in handles costs nothing. The
+write path (`registry/write.py`) calls the chain and knows it as `Admission`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kapi.registry.encoding import copy_of
 
@@ -14,62 +14,48 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kapi.api.meta import Object
-    from kapi.api.user import User
-    from kapi.registry.resource import Resource
+    from kapi.registry.request import Write
 
 
-class Operation(NamedTuple):
-    """One write, as admission sees it. `name` is empty while a generated name is not known yet."""
+class MutatingPlugin(Protocol):
+    """May change the object, or refuse the write."""
 
-    kind: str
-    """CREATE, UPDATE, DELETE or CONNECT."""
-    resource: Resource
-    subresource: str
-    namespace: str
-    name: str
-    user: User
-    dry_run: bool
-
-
-class Mutator(Protocol):
-    """May change the object, or refuse."""
-
-    def handles(self, operation: Operation) -> bool:
-        """Whether this operation concerns the plugin."""
+    def handles(self, write: Write) -> bool:
+        """Return True if this write concerns the plug-in."""
         ...
 
-    async def mutate(self, operation: Operation, obj: Object | None, old: Object | None) -> None:
-        """Change `obj` in place, or raise."""
+    async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
+        """Change `obj` in place, or raise; `obj` is None for a DELETE."""
         ...
 
 
-class Validator(Protocol):
-    """May refuse."""
+class ValidatingPlugin(Protocol):
+    """May refuse the write."""
 
-    def handles(self, operation: Operation) -> bool:
-        """Whether this operation concerns the plugin."""
+    def handles(self, write: Write) -> bool:
+        """Return True if this write concerns the plug-in."""
         ...
 
-    async def validate(self, operation: Operation, obj: Object | None, old: Object | None) -> None:
-        """Raise to refuse."""
+    async def validate(self, write: Write, obj: Object | None, old: Object | None) -> None:
+        """Raise to refuse; `obj` is None for a DELETE."""
         ...
 
 
 class Admission:
-    """The plugins of one server, in order."""
+    """The plug-ins of one server, in order."""
 
-    def __init__(self, mutators: Sequence[Mutator], validators: Sequence[Validator]) -> None:
-        self._mutators = tuple(mutators)
-        self._validators = tuple(validators)
+    def __init__(self, mutating: Sequence[MutatingPlugin], validating: Sequence[ValidatingPlugin]) -> None:
+        self._mutating = tuple(mutating)
+        self._validating = tuple(validating)
 
-    async def mutate(self, operation: Operation, obj: Object | None, old: Object | None) -> None:
-        """Run the mutating plugins."""
-        for plugin in self._mutators:
-            if plugin.handles(operation):
-                await plugin.mutate(operation, obj, old)
+    async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
+        """Run the mutating plug-ins."""
+        for plugin in self._mutating:
+            if plugin.handles(write):
+                await plugin.mutate(write, obj, old)
 
-    async def validate(self, operation: Operation, obj: Object | None, old: Object | None) -> None:
-        """Run the validating plugins. Each is shown copies: what it does to them reaches nobody else."""
-        for plugin in self._validators:
-            if plugin.handles(operation):
-                await plugin.validate(operation, copy_of(obj), copy_of(old))
+    async def validate(self, write: Write, obj: Object | None, old: Object | None) -> None:
+        """Run the validating plug-ins. Each is given copies: what it does to them has no effect."""
+        for plugin in self._validating:
+            if plugin.handles(write):
+                await plugin.validate(write, copy_of(obj), copy_of(old))

@@ -1,4 +1,4 @@
-"""Storage objects in use: new claims, volumes and volume classes get the finalizer that keeps them while they are used.
+"""Storage object in use protection: new claims, volumes and volume classes get the finalizer that protects them.
 
 Controllers remove it again, see `controlplane.controllers.volumeprotection`. Nothing is read and nothing is refused.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kapi.api.errors import GroupResource
+from kapi.registry.request import CREATE
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
-    from kapi.server.admission.chain import Operation
+    from kapi.registry.request import Write
 
 FINALIZERS: Final = {
     GroupResource("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
@@ -21,19 +22,17 @@ FINALIZERS: Final = {
 
 
 class InUseProtection:
-    """Puts the finalizer on. Pure: it needs nothing but the object."""
+    """Adds the finalizer."""
 
-    def handles(self, operation: Operation) -> bool:
-        """Creations of what may be in use."""
-        return (
-            operation.kind == "CREATE" and not operation.subresource and operation.resource.group_resource in FINALIZERS
-        )
+    def handles(self, write: Write) -> bool:
+        """Return True for the creation of an object that may be in use."""
+        return write.operation == CREATE and not write.subresource and write.resource.group_resource in FINALIZERS
 
-    async def mutate(self, operation: Operation, obj: Object | None, old: Object | None) -> None:
-        """Add the finalizer, unless the author has."""
+    async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
+        """Add the finalizer if it is not there."""
         if obj is None:
             return
-        finalizer = FINALIZERS[operation.resource.group_resource]
+        finalizer = FINALIZERS[write.resource.group_resource]
         finalizers = obj["metadata"].get("finalizers") or []
         if finalizer not in finalizers:
             obj["metadata"]["finalizers"] = [*finalizers, finalizer]

@@ -1,4 +1,4 @@
-"""Namespace lifecycle: nothing is created in a namespace that is missing or going, and three are never deleted."""
+"""Namespace lifecycle: nothing is created in a missing or terminating namespace, and three are never deleted."""
 
 from __future__ import annotations
 
@@ -6,48 +6,49 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import Forbidden, GroupResource, NotFound
 from kapi.api.meta import is_deleting
+from kapi.registry.request import CREATE, DELETE
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
     from kapi.registry.strategy import Lookup
-    from kapi.server.admission.chain import Operation
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _NAMESPACES = GroupResource("", "namespaces")
 
 
 class NamespaceLifecycle:
-    """Guards creation in namespaces and deletion of them. Runs among the mutating plugins, so that it is first."""
+    """Guards creation in namespaces and deletion of them. Runs with the mutating plug-ins, so that it is first."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
 
-    def handles(self, operation: Operation) -> bool:
-        """Creations in a namespace; deletions of namespaces."""
-        if operation.kind == "CREATE":
-            return bool(operation.namespace) and operation.resource.namespaced
-        return operation.kind == "DELETE" and operation.resource.group_resource == _NAMESPACES
+    def handles(self, write: Write) -> bool:
+        """Return True for creations in a namespace, and deletions of namespaces."""
+        if write.operation == CREATE:
+            return bool(write.namespace) and write.resource.namespaced
+        return write.operation == DELETE and write.resource.group_resource == _NAMESPACES
 
-    async def mutate(self, operation: Operation, obj: Object | None, old: Object | None) -> None:
-        """Refuse; nothing is changed."""
-        if operation.kind == "DELETE":
-            if operation.name in IMMORTAL:
-                raise Forbidden.of(_NAMESPACES, operation.name, "this namespace may not be deleted")
+    async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
+        """Raise to refuse; nothing is changed."""
+        if write.operation == DELETE:
+            if write.name in IMMORTAL:
+                raise Forbidden.of(_NAMESPACES, write.name, "this namespace may not be deleted")
             return
-        if not operation.resource.verbs or operation.resource.store is None:
+        if not write.resource.verbs or write.resource.store is None:
             return
-        namespace = self._lookup.get("namespaces", "", operation.namespace)
+        namespace = self._lookup.get("namespaces", "", write.namespace)
         if namespace is None:
-            raise NotFound.of(_NAMESPACES, operation.namespace)
+            raise NotFound.of(_NAMESPACES, write.namespace)
         if is_deleting(namespace) or namespace.get("status", {}).get("phase") == "Terminating":
-            raise self._terminating(operation, obj)
+            raise self._terminating(write, obj)
 
-    def _terminating(self, operation: Operation, obj: Object | None) -> Forbidden:
+    def _terminating(self, write: Write, obj: Object | None) -> Forbidden:
         metadata = (obj or {}).get("metadata", {})
-        name = operation.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
-        namespace = operation.namespace
+        name = write.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+        namespace = write.namespace
         return Forbidden.of(
-            operation.resource.group_resource,
+            write.resource.group_resource,
             name,
             f"unable to create new content in namespace {namespace} because it is being terminated",
             [

@@ -1,78 +1,66 @@
-"""Server-side apply: a PATCH that says what its sender wants, and merges it with what others want.
+"""Server-side apply: a PATCH that carries the fields its field manager wants, merged with those of other managers.
 
-The configuration is merged into the object by schema and ownership (`kapi.api.ownership.managedfields`); the result
+The configuration is merged into the object by schema and field owners (`kapi.api.ownership.managedfields`); the result
 is written as an update, or as a creation when there is no object yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kapi.api.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from kapi.api.errors import BadRequest, Conflict
 from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 from kapi.codec.limits import YAML_OFF_LOOP_BYTES
+from kapi.registry import write as writepath
 from kapi.registry.encoding import copy_of
+from kapi.registry.fieldmanagers import with_conversions
+from kapi.registry.request import UPDATE
+from kapi.registry.write import Source
 from kapi.schema.builtin.typed import TypeMismatch
 from kapi.schema.structural.metadata import coerce_object_meta
 from kapi.server.handlers.decode import check_size, shape_up, shape_up_metadata
 from kapi.server.handlers.options import apply_options
 from kapi.server.handlers.respond import object_response, view_for
-from kapi.server.handlers.write import (
-    admit_for,
-    authorize_create,
-    check_name,
-    create_object,
-    drop_repeated_owners,
-    operation_of,
-    settle_namespace,
-    write_context,
-)
-from kapi.server.ownership import beside
+from kapi.server.handlers.write import authorize_create, check_name, match_namespace, new_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.api.meta import Object
     from kapi.api.ownership.managedfields import FieldManager
-    from kapi.registry.outcome import Written
-    from kapi.registry.store import Rules
+    from kapi.registry.request import WriteOptions
+    from kapi.registry.updatescope import UpdateScope
     from kapi.server.context import Context
-    from kapi.server.handlers.options import ApplyOptions
     from kapi.server.transport.message import Response
 
 
 class Configuration(NamedTuple):
-    """What a request applies: the decoded body, and which of its keys are there twice."""
+    """The decoded body of an apply, and its duplicate keys."""
 
     value: Object
     duplicates: list[str]
 
 
-async def apply_with(context: Context, rules: Rules) -> Response:
-    """Apply a configuration, as far as an endpoint's rules let the result through."""
+async def apply_with(context: Context, scope: UpdateScope) -> Response:
+    """Apply a configuration, as far as the scope of an endpoint allows."""
     store, info = context.served.stored, context.info
     view = view_for(context, listing=False)
     options = apply_options(context.query)
-    if rules is not store.rules:
-        store.get(info.namespace, info.name)  # a sub-resource is of something; that comes before what the body says
-    config = await read_config(context)
-    while True:
-        absent = rules is store.rules and store.find(info.namespace, info.name) is None
-        try:
-            if absent:
-                written = await _create(context, config, options)
-            else:
-                written = await _update(context, config, options, rules)
-        except AlreadyExists:
-            continue  # somebody was quicker to create it: apply to that
-        except NotFound:
-            if absent or rules is not store.rules:
-                raise
-            continue  # somebody was quicker to delete it: create it
-        return await object_response(context, 201 if written.created else 200, view.one(written.item))
+    creates = scope is store.object_scope
+    if not creates:
+        store.get(info.namespace, info.name)  # a missing object is reported before errors in the body
+    source = _Applied(context, await read_config(context), options)
+    written = await writepath.update(
+        new_write(context, UPDATE, options),
+        source,
+        scope,
+        may_create=partial(authorize_create, context) if creates else None,
+    )
+    return await object_response(context, 201 if written.created else 200, view.one(written.item))
 
 
 async def read_config(context: Context) -> Configuration:
@@ -94,93 +82,77 @@ async def read_config(context: Context) -> Configuration:
     return Configuration(value, duplicates)
 
 
-def merged(
-    context: Context, owners: FieldManager, live: Object | None, config: Configuration, options: ApplyOptions
-) -> Object:
-    """The object once the configuration is applied to it, with the name and the namespace of the URL.
+class AppliedConfiguration(Source):
+    """The wanted state of an apply of any kind: the configuration merged into the current state."""
 
-    Conflicts are told before duplicate keys, and these before a wrong name, as in the reference.
-    """
-    obj = owners.apply(
-        live,
-        copy_of(config.value),
-        manager=options.write.field_manager,
-        force=options.force,
-        now=context.services.clock.now(),
-    )
-    if config.duplicates and options.write.field_validation == "Strict":
-        problems = yaml.strict_error(config.duplicates)
-        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {problems}")
-    if options.write.field_validation == "Warn":
-        context.warnings += [problem for problem in config.duplicates if problem not in context.warnings]
-    metadata = obj["metadata"]
-    if metadata.get("uid") and live is None:
-        why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
-        raise Conflict.of(context.served.group_resource, context.info.name, why)
-    settle_namespace(context, metadata)
-    check_name(context, metadata)
-    return obj
+    applies = True
 
+    def __init__(self, context: Context, config: Configuration, options: WriteOptions, manager: FieldManager) -> None:
+        self._context = context
+        self._config = config
+        self._options = options
+        self._manager = manager
 
-async def _create(context: Context, config: Configuration, options: ApplyOptions) -> Written:
-    resource = context.served
-    await authorize_create(context)
-    obj = await beside(resource, lambda: _merge(context, None, config, options))
-    obj["metadata"].pop("resourceVersion", None)
-    hub = resource.convert_in(obj)
-    resource.stored.strategy.default(hub)
-    return await create_object(context, hub, options.write, applied=True)
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """The merged object, with the name and the namespace of the URL."""
+        return self._merged(None if live is None else live())
 
-
-async def _update(context: Context, config: Configuration, options: ApplyOptions, rules: Rules) -> Written:
-    info, resource = context.info, context.served
-    store = resource.stored
-    operation = operation_of(context, "UPDATE", info.name, options.write)
-
-    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
-        live = resource.convert_out(fresh())
-        obj = resource.convert_in(await beside(resource, lambda: _merge(context, live, config, options)))
-        drop_repeated_owners(context, obj["metadata"])
-        if resource.custom is None or _changes(live, obj):
-            # Another version than the stored one may have defaults of its own. Who applies nothing new adds none.
-            store.strategy.default(obj)
-        await context.services.admission.mutate(operation, obj, old)
+    def _merged(self, live: Object | None) -> Object:
+        """Merge. Conflicts are reported before duplicate keys, and these before a wrong name, as in kube-apiserver."""
+        context, config, options = self._context, self._config, self._options
+        obj = self._manager.apply(
+            live,
+            copy_of(config.value),
+            manager=options.field_manager,
+            force=options.force,
+            now=context.services.clock.now(),
+        )
+        if config.duplicates and options.field_validation == "Strict":
+            problems = yaml.strict_error(config.duplicates)
+            raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {problems}")
+        if options.field_validation == "Warn":
+            context.warnings += [problem for problem in config.duplicates if problem not in context.warnings]
+        metadata = obj["metadata"]
+        if metadata.get("uid") and live is None:
+            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            raise Conflict.of(context.served.group_resource, context.info.name, why)
+        match_namespace(context, metadata)
+        check_name(context, metadata)
         return obj
 
-    writing = write_context(context, options.write)
-    try:
-        return await store.update(
-            writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules, patch=True
-        )
-    finally:
-        context.warnings += dict.fromkeys(writing.warnings)
 
+class _Applied(AppliedConfiguration):
+    """The wanted state of an apply to the resource itself, in the shape of its schema."""
 
-def _changes(live: Object, obj: Object) -> bool:
-    """Whether an apply changed anything but who owns what."""
-    before, after = ({**one, "metadata": {**one["metadata"], "managedFields": None}} for one in (live, obj))
-    return before != after
+    is_patch = True
 
+    def __init__(self, context: Context, config: Configuration, options: WriteOptions) -> None:
+        manager = context.services.catalog.field_managers.of(context.served, context.info.subresource)
+        super().__init__(context, config, options, manager)
 
-def _merge(context: Context, live: Object | None, config: Configuration, options: ApplyOptions) -> Object:
-    """The object once the configuration is applied, in the version of the URL and in its schema's shape."""
-    resource = context.served
-    whole = merged(context, context.services.owners.of(resource, context.info.subresource), live, config, options)
-    entries = whole["metadata"].pop("managedFields", None)
-    # The configuration may have written the version of its kind in another way.
-    whole["apiVersion"], whole["kind"] = resource.api_version, resource.kind
-    # The merge may have left nulls, and shares its parts with the live object; decoding it makes it our own.
-    obj: Object = copy_of(whole)
-    try:
-        if resource.custom is None:
-            shape_up(obj, resource.schema)
-        else:
-            # The result for a custom kind is judged as it is, with the nulls that are left, but for its metadata.
-            shape_up_metadata(obj, coerce_object_meta)
-    except TypeMismatch as error:
-        raise BadRequest(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
-        ) from None
-    if entries:
-        obj["metadata"]["managedFields"] = entries
-    return obj
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """The merged object; where its managers use other versions that a webhook converts to, that is waited for."""
+        current = None if live is None else live()
+        return await with_conversions(self._context.served, lambda: self._shaped(current))
+
+    def _shaped(self, live: Object | None) -> Object:
+        resource = self._context.served
+        whole = self._merged(live)
+        entries = whole["metadata"].pop("managedFields", None)
+        # The configuration may have written the version of its kind in another way.
+        whole["apiVersion"], whole["kind"] = resource.api_version, resource.kind
+        # The merge may have left nulls, and shares its parts with the live object; decoding it makes a copy.
+        obj: Object = copy_of(whole)
+        try:
+            if resource.custom is None:
+                shape_up(obj, resource.schema)
+            else:
+                # A custom object is validated as the merge leaves it, with its nulls, but for its metadata.
+                shape_up_metadata(obj, coerce_object_meta)
+        except TypeMismatch as error:
+            raise BadRequest(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+            ) from None
+        if entries:
+            obj["metadata"]["managedFields"] = entries
+        return obj

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import NotFound
 from kapi.cache.watchcache import Item, Selection
 from kapi.codec import json
+from kapi.registry.store import ReadyItem
 from kapi.server.handlers.respond import list_response, object_response, view_for
 from kapi.server.handlers.views import ListMeta
 
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from kapi.server.transport.message import Response
 
 
-def _components(context: Context) -> dict[str, Item]:
+def _components(context: Context) -> dict[str, ReadyItem]:
     """The storage is the one component this process has besides itself."""
     reason = context.services.health.checks("livez")["storage"]()
     condition: Object = {"type": "Healthy", "status": "True" if reason is None else "False", "message": reason or "ok"}
     body = json.encode({"metadata": {"name": "storage"}, "conditions": [condition]})[1:]
-    return {"storage": Item("", "", "storage", 0, body, Selection(None, None))}
+    return {"storage": ReadyItem(Item("", "", "storage", 0, body, Selection(None, None)))}
 
 
 async def get_component(context: Context) -> Response:

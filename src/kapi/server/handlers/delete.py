@@ -11,53 +11,42 @@ from kapi.api.meta import GroupVersionKind
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
+from kapi.registry import write as writepath
 from kapi.registry.deletion import DeleteOptions, without_preconditions
+from kapi.registry.request import DELETE
 from kapi.schema.builtin.typed import TypeMismatch, kind_schema
 from kapi.server.handlers.decode import check_size
-from kapi.server.handlers.options import META, WriteOptions, list_options, parse_integer
+from kapi.server.handlers.options import META, list_options, parse_integer
 from kapi.server.handlers.read import select
 from kapi.server.handlers.respond import list_response, object_response, status_response, view_for
-from kapi.server.handlers.write import admit_for, operation_of, write_context
+from kapi.server.handlers.write import new_write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kapi.api.meta import Object
-    from kapi.cache.watchcache import Item
-    from kapi.registry.outcome import Written
+    from kapi.registry.request import Write
+    from kapi.registry.store import ReadyItem
+    from kapi.registry.write import Written
     from kapi.server.context import Context
     from kapi.server.transport.message import Response
 
 POLICIES = ("Foreground", "Background", "Orphan")
 AT_ONCE = 128
-"""How many objects of a collection are deleted at the same time: those share commits, and others get their turn."""
+"""How many objects of a collection are deleted at the same time: those share commits and leave time for others."""
 
 
 async def delete(context: Context) -> Response:
     """DELETE of one object."""
-    store = context.served.stored
     view = view_for(context, listing=False)
-    options, dry_run = read_options(context)
-    written = await _delete_object(context, context.info.namespace, context.info.name, options, dry_run=dry_run)
-    if store.is_remote:
-        await store.prepare((written.item,))
+    options = read_options(context)
+    written = await writepath.delete(new_write(context, DELETE, options))
     if not written.deleted:
         code = 202 if options.orphan is False else 200
         return await object_response(context, code, view.one(written.item))
-    if store.strategy.returns_deleted_object:
+    if context.served.stored.strategy.returns_deleted_object:
         return await object_response(context, 200, view.one(written.item))
     return status_response(context, _success(context, written))
-
-
-async def _delete_object(
-    context: Context, namespace: str, name: str, options: DeleteOptions, *, dry_run: bool
-) -> Written:
-    """Delete one object through admission and the registry."""
-    asked = WriteOptions(dry_run, "", "Ignore")
-    operation = operation_of(context, "DELETE", name, asked)._replace(namespace=namespace)
-    await context.services.admission.mutate(operation, None, None)
-    writing = write_context(context, asked)
-    return await context.served.stored.delete(writing, namespace, name, options, admit_for(context, operation))
 
 
 def _success(context: Context, written: Written) -> Object:
@@ -76,16 +65,15 @@ def _success(context: Context, written: Written) -> Object:
 async def delete_collection(context: Context) -> Response:
     """DELETE of a collection: every object that matches, each by itself; answers with the list of them."""
     view = view_for(context, listing=True)
-    options, dry_run = read_options(context)
+    options = read_options(context)
     items, meta = await select(context, list_options(context.query, context.served, watch=False))
-    if context.served.stored.is_remote:
-        await context.served.stored.prepare(items)
-    await _delete_all(context, items, without_preconditions(options), dry_run=dry_run)
+    write = new_write(context, DELETE, without_preconditions(options))
+    await _delete_all(write, items)
     return await list_response(context, view.many(items, meta))
 
 
-async def _delete_all(context: Context, items: list[Item], options: DeleteOptions, *, dry_run: bool) -> None:
-    """Delete objects, many at a time. After a failure none is begun; of several, that of the first object is raised."""
+async def _delete_all(write: Write, items: Sequence[ReadyItem]) -> None:
+    """Delete objects, many at a time. After an error none is begun; of several errors, the first object's is raised."""
     waiting = iter(enumerate(items))
     failures: dict[int, Exception] = {}
 
@@ -94,7 +82,7 @@ async def _delete_all(context: Context, items: list[Item], options: DeleteOption
             if failures:
                 return
             try:
-                await _delete_object(context, item.namespace, item.name, options, dry_run=dry_run)
+                await writepath.delete(write.of_object(item.namespace, item.name))
             except NotFound:
                 continue
             except Exception as error:
@@ -107,7 +95,7 @@ async def _delete_all(context: Context, items: list[Item], options: DeleteOption
         raise failures[min(failures)]
 
 
-def read_options(context: Context) -> tuple[DeleteOptions, bool]:
+def read_options(context: Context) -> DeleteOptions:
     """The options of a deletion: from the body when there is one, else from the query."""
     request = context.request
     check_size(request)
@@ -118,20 +106,20 @@ def read_options(context: Context) -> tuple[DeleteOptions, bool]:
     )
 
 
-def options_of(fields: Object) -> tuple[DeleteOptions, bool]:
-    """The options a DeleteOptions object stands for, and whether it asks for a dry run."""
-    errors = _judge(fields)
+def options_of(fields: Object) -> DeleteOptions:
+    """The options of a DeleteOptions object."""
+    errors = _errors(fields)
     if errors:
         raise Invalid.of(GroupKind(META, "DeleteOptions"), "", errors)
     preconditions = fields.get("preconditions") or {}
-    options = DeleteOptions(
+    return DeleteOptions(
         grace_period=fields.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         propagation=fields.get("propagationPolicy"),
         orphan=fields.get("orphanDependents"),
+        dry_run=bool(fields.get("dryRun")),
     )
-    return options, bool(fields.get("dryRun"))
 
 
 def _from_body(body: bytes, media: str) -> Object:
@@ -167,7 +155,7 @@ def _from_query(query: Mapping[str, str]) -> Object:
     return fields
 
 
-def _judge(fields: Object) -> list[FieldError]:
+def _errors(fields: Object) -> list[FieldError]:
     errors: list[FieldError] = []
     policy = fields.get("propagationPolicy")
     if policy is not None and fields.get("orphanDependents") is not None:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from kapi.api.errors import BadRequest, GroupKind, Invalid, PlainError
-from kapi.api.fielderror import FieldError, forbidden, not_supported, required, show, too_long
+from kapi.api.fielderror import FieldError, forbidden, not_supported, required, show
+from kapi.api.objectmeta import validate_field_manager
 from kapi.api.selectors import FieldSelector, LabelSelector, SelectorError
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
+from kapi.registry.request import WriteOptions
 from kapi.server.requestinfo import is_true
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 META = "meta.k8s.io"
 TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 (a format's name)
-MAX_FIELD_MANAGER = 128
 LATEST = -1
 """A continue token's revision when consistency has been given up."""
 
@@ -233,17 +234,8 @@ def _bad_token(why: str) -> BadRequest:
 # -- writes ---------------------------------------------------------------------------------------------------------
 
 
-class WriteOptions(NamedTuple):
-    """What a write asks for."""
-
-    dry_run: bool
-    field_manager: str
-    field_validation: str
-    """Ignore, Warn or Strict."""
-
-
 def write_options(query: Mapping[str, str], kind: str, *, applies: bool = False) -> WriteOptions:
-    """Decode and judge the options of a create (`CreateOptions`), update, patch or apply."""
+    """Decode and validate the options of a create (`CreateOptions`), update, patch or apply."""
     errors: list[FieldError] = []
     if applies and not query.get("fieldManager"):
         errors.append(required("fieldManager", "is required for apply patch"))
@@ -251,7 +243,7 @@ def write_options(query: Mapping[str, str], kind: str, *, applies: bool = False)
     if "dryRun" in query and dry_run != "All":
         errors.append(not_supported("dryRun", [dry_run], ("All",)))
     manager = query.get("fieldManager", "")
-    errors += _judge_manager(manager)
+    errors += validate_field_manager(manager)
     validation = query.get("fieldValidation", "")
     if validation not in ("", "Ignore", "Strict", "Warn"):
         errors.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
@@ -259,30 +251,10 @@ def write_options(query: Mapping[str, str], kind: str, *, applies: bool = False)
         errors.insert(0, forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise Invalid.of(GroupKind(META, kind), "", errors)
-    return WriteOptions(dry_run == "All", manager, validation or "Warn")
+    force = applies and is_true(query, "force")
+    return WriteOptions(dry_run == "All", manager, validation or "Warn", force, kind)
 
 
-def _judge_manager(manager: str) -> list[FieldError]:
-    if len(manager.encode()) > MAX_FIELD_MANAGER:
-        return [too_long("fieldManager", MAX_FIELD_MANAGER)]
-    if not manager.isprintable():
-        return [
-            FieldError(
-                "FieldValueInvalid",
-                "fieldManager",
-                f"Invalid value: {show(manager)}: should only contain printable characters",
-            )
-        ]
-    return []
-
-
-class ApplyOptions(NamedTuple):
-    """What a server-side apply asks for."""
-
-    write: WriteOptions
-    force: bool
-
-
-def apply_options(query: Mapping[str, str]) -> ApplyOptions:
-    """Decode and judge the options of a server-side apply."""
-    return ApplyOptions(write_options(query, "PatchOptions", applies=True), is_true(query, "force"))
+def apply_options(query: Mapping[str, str]) -> WriteOptions:
+    """Decode and validate the options of a server-side apply."""
+    return write_options(query, "PatchOptions", applies=True)

@@ -1,9 +1,9 @@
 """Patch: JSON Patch, JSON Merge Patch and Strategic Merge Patch, on main endpoints, /status and /scale.
 
-A patch is applied to the current state in the version of the URL, and the result goes the way of an update. A patch
-without resourceVersion never loses a race: the store builds it again on the winner's state. The result of applying
-a patch shares parts with the patch, and decoding changes it in place, so each application works on its own copy of
-the patch.
+A patch is applied to the current state in the version of the URL, and the result is written as an update. A patch
+without resourceVersion never fails because of another writer: the write path applies it again to the newer state. The
+result of applying a patch shares parts with the patch, and decoding changes it in place, so each application works on
+its own copy of the patch.
 """
 
 from __future__ import annotations
@@ -19,28 +19,23 @@ from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRA
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import patch_type
+from kapi.registry import write as writepath
 from kapi.registry.encoding import copy_of
+from kapi.registry.request import UPDATE
+from kapi.registry.write import Source
 from kapi.schema.builtin.typed import TypeMismatch
 from kapi.server.handlers.apply import apply_with
 from kapi.server.handlers.decode import check_size, shape_up
 from kapi.server.handlers.options import write_options
 from kapi.server.handlers.respond import object_response, view_for
-from kapi.server.handlers.write import (
-    admit_for,
-    check_name,
-    drop_repeated_owners,
-    operation_of,
-    settle_namespace,
-    write_context,
-)
-from kapi.server.ownership import record
+from kapi.server.handlers.write import check_name, match_namespace, new_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from kapi.api.meta import Object
-    from kapi.registry.store import Rules
+    from kapi.registry.updatescope import UpdateScope
     from kapi.schema.builtin.typed import ObjectSchema
     from kapi.server.context import Context
     from kapi.server.transport.message import Response
@@ -48,44 +43,43 @@ if TYPE_CHECKING:
 
 async def patch(context: Context) -> Response:
     """PATCH of one object."""
-    return await patch_with(context, context.served.stored.rules)
+    return await patch_with(context, context.served.stored.object_scope)
 
 
 async def patch_status(context: Context) -> Response:
     """PATCH of /status."""
-    return await patch_with(context, context.served.stored.status_rules)
+    return await patch_with(context, context.served.stored.status_scope)
 
 
-async def patch_with(context: Context, rules: Rules) -> Response:
-    """Patch an object, as far as an endpoint's rules let the result through."""
+async def patch_with(context: Context, scope: UpdateScope) -> Response:
+    """Patch an object, as far as the scope of an endpoint allows."""
     if patch_media(context) == APPLY_PATCH:
-        return await apply_with(context, rules)
-    resource, info = context.served, context.info
-    store = resource.stored
-    apply = read_patch(context, resource.schema)
+        return await apply_with(context, scope)
+    apply = read_patch(context, context.served.schema)
     view = view_for(context, listing=False)
     options = write_options(context.query, "PatchOptions")
-    operation = operation_of(context, "UPDATE", info.name, options)
-
-    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
-        patched = apply(resource.convert_out(fresh()), options.field_validation)
-        check_name(context, patched["metadata"])
-        settle_namespace(context, patched["metadata"])
-        obj = resource.convert_in(patched)
-        drop_repeated_owners(context, obj["metadata"])
-        store.strategy.default(obj)
-        await record(context, old, obj, options)
-        await context.services.admission.mutate(operation, obj, old)
-        return obj
-
-    writing = write_context(context, options)
-    try:
-        written = await store.update(
-            writing, info.namespace, info.name, build, admit_for(context, operation), rules=rules, patch=True
-        )
-    finally:
-        context.warnings += dict.fromkeys(writing.warnings)
+    source = _Patched(context, apply, options.field_validation)
+    written = await writepath.update(new_write(context, UPDATE, options), source, scope)
     return await object_response(context, 200, view.one(written.item))
+
+
+class _Patched(Source):
+    """The wanted state of a patch: the patched current state."""
+
+    is_patch = True
+
+    def __init__(self, context: Context, apply: Callable[[Object, str], Object], validation: str) -> None:
+        self._context = context
+        self._apply = apply
+        self._validation = validation
+
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """Apply the patch to the current state."""
+        assert live is not None
+        patched = self._apply(live(), self._validation)
+        check_name(self._context, patched["metadata"])
+        match_namespace(self._context, patched["metadata"])
+        return patched
 
 
 def patch_media(context: Context) -> str:
@@ -108,7 +102,7 @@ def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str]
         kind, api_version = obj["kind"], obj["apiVersion"]
         patched = apply(obj)
         if media == STRATEGIC_MERGE_PATCH:
-            # The reference merges into a typed object, which cannot become another.
+            # kube-apiserver merges into a typed object, which cannot become another.
             patched["kind"], patched["apiVersion"] = kind, api_version
         elif context.served.custom is not None and not (patched.get("kind") and patched.get("apiVersion")):
             raise _undecodable(patched, "Object 'Kind' or 'apiVersion' is missing in the patched document")
@@ -196,7 +190,7 @@ def _coerce(patched: Object, schema: ObjectSchema) -> list[str]:
 
 
 def _undecodable(patched: Any, why: str) -> ApiError:
-    """The result is not an object of its kind. The reference names neither kind nor object here."""
+    """The result is not an object of its kind. kube-apiserver names neither kind nor object here."""
     shown = show(json.encode(patched).decode())
     return Invalid.of(
         GroupKind("", ""), "", [FieldError("FieldValueInvalid", "patch", f"Invalid value: {shown}: {why}")]

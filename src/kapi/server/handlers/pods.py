@@ -1,4 +1,4 @@
-"""Pods: binding to a node, and eviction under disruption budgets."""
+"""Sub-resources of pods that are created and not stored: binding to a node, and eviction under disruption budgets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import BadRequest, Conflict
 from kapi.api.meta import GroupVersionKind
-from kapi.registry.deletion import check_preconditions
+from kapi.registry import write as writepath
+from kapi.registry.encoding import HubObject
 from kapi.registry.kinds.core.pod.subresources import (
     EvictionDecision,
     bind,
@@ -16,13 +17,13 @@ from kapi.registry.kinds.core.pod.subresources import (
     evaluate_eviction,
     mark_evicted,
 )
+from kapi.registry.request import CREATE, DELETE, NO_ADMISSION, UPDATE, WriteOptions
 from kapi.schema.builtin.typed import kind_schema
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.delete import options_of
 from kapi.server.handlers.options import write_options
 from kapi.server.handlers.respond import plain_only, status_response
-from kapi.server.handlers.write import operation_of, settle_namespace, write_context
-from kapi.storage.interface import RevisionMismatch
+from kapi.server.handlers.write import match_namespace, new_write
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.store import Store
     from kapi.server.context import Context
-    from kapi.server.handlers.options import WriteOptions
     from kapi.server.transport.message import Response
 
 BINDING = GroupVersionKind("", "v1", "Binding")
@@ -47,32 +47,19 @@ async def create_binding(context: Context) -> Response:
     options = write_options(context.query, "CreateOptions")
     expected = Expectation(BINDING, kind_schema(*BINDING))
     binding = await read_object(context, expected, validation=options.field_validation)
-    settle_namespace(context, binding["metadata"])
+    match_namespace(context, binding["metadata"])
     name = context.info.name or binding["metadata"].get("name", "")
     check_binding(name, binding)
-    await _admit(context, name, binding, options)
     store = context.services.catalog.store("pods")
-    now = context.services.clock.now()
-    while True:
-        item = store.get(context.info.namespace, name)
-        pod = store.decode(item)
+    write = new_write(context, CREATE, options, name=name, kind=BINDING, store=store)
+    await writepath.admit(write, binding)
+
+    def bound(item: Item, pod: HubObject) -> HubObject:
         _check_preconditions(store, pod, binding)
-        pod = bind(pod, binding, now)
-        if options.dry_run:
-            break
-        try:
-            await store.write(item.key, pod, item.revision)
-            break
-        except RevisionMismatch:
-            continue
+        return HubObject(bind(pod, binding, write.now))
+
+    await writepath.guaranteed_update(write, bound)
     return status_response(context, dict(_CREATED), code=201)
-
-
-async def _admit(context: Context, name: str, obj: Object, options: WriteOptions) -> None:
-    """All of admission, before anything is written: a Binding and an Eviction are created, though not stored."""
-    operation = operation_of(context, "CREATE", name, options)
-    await context.services.admission.mutate(operation, obj, None)
-    await context.services.admission.validate(operation, obj, None)
 
 
 def _check_preconditions(store: Store, pod: Object, binding: Object) -> None:
@@ -92,77 +79,86 @@ async def create_eviction(context: Context) -> Response:
     eviction = await read_object(context, expected, validation=options.field_validation)
     if eviction["metadata"].get("name", context.info.name) != context.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
-    await _admit(context, context.info.name, eviction, options)
-    delete_options, dry_run = options_of(eviction.get("deleteOptions") or {})
-    asked = options._replace(dry_run=options.dry_run or dry_run)
+    await writepath.admit(new_write(context, CREATE, options, kind=EVICTION), eviction)
+    deletion = options_of(eviction.get("deleteOptions") or {})
+    deletion = replace(deletion, dry_run=options.dry_run or deletion.dry_run)
     for _ in range(ATTEMPTS):
-        judged = await _spend_budget(context, asked)
-        if await _delete_pod(context, asked, delete_options, judged):
+        allowed = await _spend_budget(context, deletion)
+        if await _delete_pod(context, deletion, allowed):
             return status_response(context, dict(_CREATED), code=201)
-    raise budget_busy(judged.decision.budget_name)
+    raise budget_busy(allowed.decision.budget_name)
 
 
-class _Judged(NamedTuple):
-    """An eviction that may go on: the pod as it was judged, and whether it must still be that."""
+class _Changed(Exception):
+    """An object is not what was decided about any more."""
+
+
+class _Allowed(NamedTuple):
+    """An eviction that is allowed: the pod as it was when that was decided, and the decision."""
 
     item: Item
     decision: EvictionDecision
 
 
-async def _spend_budget(context: Context, options: WriteOptions) -> _Judged:
+async def _spend_budget(context: Context, deletion: DeleteOptions) -> _Allowed:
     """Take one allowed disruption from the pod's budget, if it has one; raises when there is none left."""
     catalog, info = context.services.catalog, context.info
-    pods, budgets = catalog.store("pods"), catalog.store(BUDGETS)
+    pods = catalog.store("pods")
     for _ in range(ATTEMPTS):
         item = pods.get(info.namespace, info.name)
         matching = list(catalog.list(BUDGETS, info.namespace))
         decision = evaluate_eviction(pods.decode(item), matching, context.services.clock.now())
         if decision.refusal is not None:
             raise decision.refusal
-        if decision.budget is None or options.dry_run:
-            return _Judged(item, decision)
-        metadata = decision.budget["metadata"]
-        key = budgets.key(info.namespace, metadata["name"])
-        try:
-            await budgets.write(key, decision.budget, int(metadata["resourceVersion"]))
-        except RevisionMismatch:
-            continue
-        return _Judged(item, decision)
+        if decision.budget is None or deletion.dry_run or await _write_budget(context, decision.budget):
+            return _Allowed(item, decision)
     raise budget_busy(decision.budget_name)
 
 
-async def _delete_pod(context: Context, options: WriteOptions, delete_options: DeleteOptions, judged: _Judged) -> bool:
-    """Delete the pod that was judged; False when it has changed since in a way that needs a new judgement."""
-    store, info = context.services.catalog.store("pods"), context.info
-    pin = judged.decision.pin_resource_version
-    item = judged.item if pin else store.get(info.namespace, info.name)
-    if not options.dry_run:
-        marked = await _mark(context, item, delete_options, pin=pin)
-        if marked is None:
-            if judged.decision.budget_name:
-                raise budget_busy(judged.decision.budget_name)
-            return False
-        if pin or delete_options.resource_version is not None:
-            # It was the right one when it was marked, and the mark is ours.
-            delete_options = replace(delete_options, resource_version=str(marked.revision))
-    await store.delete(write_context(context, options), info.namespace, info.name, delete_options, _admitted)
+async def _write_budget(context: Context, budget: Object) -> bool:
+    """Commit a budget from which a disruption was taken; False when it has changed meanwhile."""
+    metadata = budget["metadata"]
+    store = context.services.catalog.store(BUDGETS)
+    write = new_write(context, UPDATE, WriteOptions(), name=metadata["name"], store=store)
+
+    def spent(item: Item, current: HubObject) -> HubObject:
+        if str(item.revision) != metadata["resourceVersion"]:
+            raise _Changed
+        return HubObject(budget)
+
+    try:
+        await writepath.guaranteed_update(write, spent)
+    except _Changed:
+        return False
     return True
 
 
-async def _admitted(obj: Object | None, old: Object | None) -> None:
-    """The eviction has been through admission; the deletion it stands for is not asked about again."""
-
-
-async def _mark(context: Context, item: Item, options: DeleteOptions, *, pin: bool) -> Item | None:
-    """Write down why the pod goes, so that its controller knows; None when a pinned pod has changed."""
-    store = context.services.catalog.store("pods")
-    while True:
-        pod = store.decode(item)
-        check_preconditions(store, item, pod, options)
-        evicted = mark_evicted(pod, context.services.clock.now())
+async def _delete_pod(context: Context, deletion: DeleteOptions, allowed: _Allowed) -> bool:
+    """Delete the pod whose eviction is allowed; False when it has changed since in a way that needs a new decision."""
+    pinned = allowed.decision.pin_resource_version
+    if not deletion.dry_run:
         try:
-            return await store.write(item.key, evicted, item.revision)
-        except RevisionMismatch:
-            if pin:
-                return None
-            item = store.get(item.namespace, item.name)
+            marked = await _mark(context, deletion, allowed.item if pinned else None)
+        except _Changed:
+            if allowed.decision.budget_name:
+                raise budget_busy(allowed.decision.budget_name) from None
+            return False
+        if pinned or deletion.resource_version is not None:
+            # It was the right one when it was marked, and the mark is ours.
+            deletion = replace(deletion, resource_version=str(marked.revision))
+    # The eviction has been through admission; the deletion it stands for is not admitted again, as in kube-apiserver.
+    await writepath.delete(new_write(context, DELETE, deletion, admission=NO_ADMISSION))
+    return True
+
+
+async def _mark(context: Context, deletion: DeleteOptions, pinned: Item | None) -> Item:
+    """Add the condition that tells the pod's controller why it is deleted; `_Changed` when a pinned pod has changed."""
+    write = new_write(context, UPDATE, WriteOptions())
+
+    def evicted(item: Item, pod: HubObject) -> HubObject:
+        if pinned is not None and item.revision != pinned.revision:
+            raise _Changed
+        write.store.check_deletion(item, pod, deletion)
+        return HubObject(mark_evicted(pod, write.now))
+
+    return (await writepath.guaranteed_update(write, evicted)).item

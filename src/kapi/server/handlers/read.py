@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.cache.watchcache import Item
-    from kapi.registry.store import Store
+    from kapi.registry.store import ReadyItem, Store
     from kapi.server.context import Context
     from kapi.server.transport.message import Response
     from kapi.storage.interface import Page
@@ -49,10 +49,7 @@ async def get(context: Context) -> Response:
         await wait_until(context, revision_of(version) or 0)
     else:
         await wait_for_latest(context)
-    store = context.served.stored
-    item = store.get(info.namespace, info.name)
-    if store.is_remote:
-        await store.prepare((item,))
+    item = await context.served.stored.fetch(info.namespace, info.name)
     return await object_response(context, 200, view.one(item))
 
 
@@ -62,13 +59,16 @@ async def list_(context: Context) -> Response:
     view = view_for(context, listing=True)
     options = list_options(context.query, resource, watch=False)
     items, meta = await select(context, options)
-    if resource.stored.is_remote:
-        await resource.stored.prepare(items)
     return await list_response(context, view.many(items, meta))
 
 
-async def select(context: Context, options: ListOptions) -> tuple[list[Item], ListMeta]:
-    """The items of a list and its metadata."""
+async def select(context: Context, options: ListOptions) -> tuple[list[ReadyItem], ListMeta]:
+    """The items of a list, ready to be shown, and its metadata."""
+    items, meta = await _select(context, options)
+    return await context.served.stored.ready(items), meta
+
+
+async def _select(context: Context, options: ListOptions) -> tuple[list[Item], ListMeta]:
     store = context.served.stored
     prefix = list_prefix(context)
     matches = matcher(options, store)
@@ -81,7 +81,8 @@ async def select(context: Context, options: ListOptions) -> tuple[list[Item], Li
         await wait_until(context, options.revision)
     elif options.revision is None:
         await wait_for_latest(context)
-    await _converted(store, prefix, options)
+    if options.fields is not None:
+        await store.ready_for_fields(prefix)
     if options.revision and exact and options.revision != store.hub.revision:
         return await _at_revision(store, prefix, options, matches, Token(options.revision, "", _now(store)))
     limit = 0 if options.revision == 0 else options.limit
@@ -124,16 +125,6 @@ def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None
     return lambda item: match_labels(item.labels) and match_fields(values(item))
 
 
-async def _converted(store: Store, prefix: str, options: ListOptions) -> None:
-    """Have all that a field selector may look at converted, with what comes in while that is done."""
-    if options.fields is None or not store.is_remote:
-        return
-    items: list[Item] = []
-    while items != (current := store.cache.items(prefix)):
-        items = current
-        await store.prepare(items)
-
-
 def _latest(
     store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, token: Token | None, *, counted: bool
 ) -> tuple[list[Item], ListMeta]:
@@ -165,7 +156,8 @@ async def _next_page(
         token = token._replace(time=_now(store))
     elif token.time and _now(store) - token.time > store.hub.retention:
         raise _continue_expired(token)
-    await _converted(store, prefix, options)
+    if options.fields is not None:
+        await store.ready_for_fields(prefix)
     if token.revision in (LATEST, store.hub.revision):
         return _latest(store, prefix, options.limit, matches, token, counted=not options.selective)
     return await _at_revision(store, prefix, options, matches, token)
@@ -190,8 +182,8 @@ async def _at_revision(
     while True:
         page = await _read(store, prefix, start, limit if matches is None else SCAN_PAGE, token)
         items = [store.item_of(entry) for entry in page.entries]
-        if options.fields is not None and store.is_remote:
-            await store.prepare(items)
+        if options.fields is not None:
+            await store.ready(items)
         for index, item in enumerate(items):
             if matches is not None and not matches(item):
                 continue

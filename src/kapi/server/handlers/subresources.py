@@ -1,35 +1,34 @@
-"""Sub-resources that are more than a part of their object: scale, finalize, approval, ephemeral containers, resize."""
+"""Sub-resources with behaviour of their own: scale, finalize, approval, ephemeral containers, resize, and CONNECT."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qs
 
 from kapi.api.errors import NotImplemented501
 from kapi.api.meta import GroupVersionKind
-from kapi.api.ownership.apply import excluding
-from kapi.api.ownership.fieldset import fields
-from kapi.api.ownership.managedfields import FieldManager, parent_entries, scale_entries
 from kapi.api.patch.mergepatch import APPLY_PATCH
 from kapi.cache.watchcache import Item, Selection
-from kapi.registry.custom.store import CustomStore
+from kapi.registry import write as writepath
 from kapi.registry.custom.strategy import CustomStrategy
-from kapi.registry.encoding import copy_of, encode
+from kapi.registry.encoding import encode
 from kapi.registry.kinds.certificates import ApprovalStrategy
 from kapi.registry.kinds.core.namespaces import NamespaceFinalizeStrategy
 from kapi.registry.kinds.core.pod.subresources import EphemeralContainersStrategy, ResizeStrategy
+from kapi.registry.request import CONNECT, UPDATE, WriteOptions
 from kapi.registry.resource import Resource
-from kapi.registry.scale import BuiltInScales
-from kapi.registry.store import Rules
+from kapi.registry.scale import SCALE, BuiltInScales, ScaleScope, scale_manager
+from kapi.registry.store import ReadyItem
 from kapi.registry.tables.custom import SCALE_TABLE
+from kapi.registry.updatescope import UpdateScope
+from kapi.registry.write import Body, Source
 from kapi.schema.builtin.typed import kind_schema
-from kapi.server.handlers.apply import merged, read_config
+from kapi.server.handlers.apply import AppliedConfiguration, read_config
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import apply_options, write_options
 from kapi.server.handlers.patch import patch_media, patch_with, read_patch
 from kapi.server.handlers.respond import json_response, object_response, plain_only, view_for
-from kapi.server.handlers.write import check_name, operation_of, put, settle_namespace, write_context
-from kapi.server.ownership import manager_name
+from kapi.server.handlers.write import check_name, match_namespace, new_write, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +38,10 @@ if TYPE_CHECKING:
     from kapi.registry.scale import Scales
     from kapi.registry.tables import Table
     from kapi.server.context import Context
-    from kapi.server.handlers.options import WriteOptions
     from kapi.server.transport.message import Response
 
-SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
-
 _SCALES = Resource(*SCALE[:2], "scales", SCALE.kind, "scale", namespaced=True, verbs=())
-"""What a Scale is shown as; nothing is served under this name."""
+"""How a Scale is shown; no resource is served under this name."""
 
 
 class _CustomScales(Resource):
@@ -55,7 +51,7 @@ class _CustomScales(Resource):
 
     @property
     def table(self) -> Table:
-        """How they are shown in rows and columns."""
+        """Their columns."""
         return SCALE_TABLE
 
 
@@ -63,10 +59,10 @@ _CUSTOM_SCALES = _CustomScales(*SCALE[:2], "scales", SCALE.kind, "scale", namesp
 
 _BUILT_IN = BuiltInScales()
 
-_FINALIZE = Rules(NamespaceFinalizeStrategy())
-_APPROVAL = Rules(ApprovalStrategy())
-_EPHEMERAL = Rules(EphemeralContainersStrategy())
-_RESIZE = Rules(ResizeStrategy())
+_FINALIZE_SCOPE = UpdateScope(NamespaceFinalizeStrategy())
+_APPROVAL_SCOPE = UpdateScope(ApprovalStrategy())
+_EPHEMERAL_SCOPE = UpdateScope(EphemeralContainersStrategy())
+_RESIZE_SCOPE = UpdateScope(ResizeStrategy())
 
 
 # -- scale ----------------------------------------------------------------------------------------------------------
@@ -76,10 +72,10 @@ async def get_scale(context: Context) -> Response:
     """GET of /scale."""
     view = view_for(context, listing=False, shown=_SCALES if context.served.custom is None else _CUSTOM_SCALES)
     store, info = context.served.stored, context.info
-    item = store.get(info.namespace, info.name)
-    body = encode(_scales(context.served).read(await store.load(item)))[len(_SCALES.head) :]
+    item = await store.fetch(info.namespace, info.name)
+    body = encode(_scales(context.served).read(store.decode(item)))[len(_SCALES.head) :]
     scale = Item("", item.namespace, item.name, item.revision, body, Selection(None, None))
-    return await object_response(context, 200, view.one(scale))
+    return await object_response(context, 200, view.one(ReadyItem(scale)))
 
 
 async def update_scale(context: Context) -> Response:
@@ -89,9 +85,8 @@ async def update_scale(context: Context) -> Response:
     expected = Expectation(SCALE, kind_schema(*SCALE))
     scale = await read_object(context, expected, validation=options.field_validation)
     check_name(context, scale["metadata"])
-    settle_namespace(context, scale["metadata"])
-
-    return await _write_scale(context, options, lambda _: copy_of(scale))
+    match_namespace(context, scale["metadata"])
+    return await _write_scale(context, options, Body(scale, may_repeat=True))
 
 
 async def patch_scale(context: Context) -> Response:
@@ -101,66 +96,47 @@ async def patch_scale(context: Context) -> Response:
         return await _apply_scale(context)
     apply = read_patch(context, kind_schema(*SCALE))
     options = write_options(context.query, "PatchOptions")
+    return await _write_scale(context, options, _PatchedScale(context, apply, options.field_validation))
 
-    def wanted(current: Object) -> Object:
-        scale = apply(current, options.field_validation)
-        check_name(context, scale["metadata"])
-        settle_namespace(context, scale["metadata"])
-        # A uid is a precondition of who sends the whole; a patch of one changes what nobody stores.
+
+class _PatchedScale(Source):
+    """The wanted Scale of a patch."""
+
+    def __init__(self, context: Context, apply: Callable[[Object, str], Object], validation: str) -> None:
+        self._context = context
+        self._apply = apply
+        self._validation = validation
+
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """Apply the patch to the current Scale."""
+        assert live is not None
+        scale = self._apply(live(), self._validation)
+        check_name(self._context, scale["metadata"])
+        match_namespace(self._context, scale["metadata"])
+        # In the body of a PUT a uid is a precondition; in a patch it is a change, and a Scale's is not stored.
         scale["metadata"].pop("uid", None)
         return scale
 
-    return await _write_scale(context, options, wanted)
-
 
 async def _apply_scale(context: Context) -> Response:
-    """Server-side apply of /scale: who applies the Scale's replicas owns the object's."""
-    asked = apply_options(context.query)
+    """Server-side apply of /scale: a manager that applies the Scale's replicas owns the object's."""
+    options = apply_options(context.query)
     context.served.stored.get(context.info.namespace, context.info.name)
     config = await read_config(context)
-
-    def wanted(current: Object) -> Object:
-        return merged(context, _scale_owners(), current, config, asked)
-
-    return await _write_scale(context, asked.write, wanted, applied=True)
+    return await _write_scale(context, options, AppliedConfiguration(context, config, options, scale_manager()))
 
 
-async def _write_scale(
-    context: Context, options: WriteOptions, wanted: Callable[[Object], Object], *, applied: bool = False
-) -> Response:
-    """Change the object behind a Scale; `wanted` is given the Scale as it is. Admission sees Scales only."""
-    store, info = context.served.stored, context.info
-    admission = context.services.admission
-    operation = operation_of(context, "UPDATE", info.name, options)
-    scales, paths = _scales(context.served), _replicas_paths(context)
-
-    async def build(old: Object, fresh: Callable[[], Object]) -> Object:
-        current = _owned(scales.current(old), old, paths)
-        scale = wanted(_owned(scales.current(old), old, paths))
-        if not applied:
-            name, now = manager_name(context, options), context.services.clock.now()
-            _scale_owners().update(current, scale, manager=name, now=now)
-        entries = scale["metadata"].pop("managedFields", None)
-        await admission.mutate(operation, scale, scales.shown(old))
-        obj = scales.write(fresh(), scale)
-        owned = parent_entries(old["metadata"].get("managedFields"), entries, context.served.api_version, paths)
-        if owned:
-            obj["metadata"]["managedFields"] = owned
-        return obj
-
-    async def admit(obj: Object | None, old: Object | None) -> None:
-        await admission.validate(operation, obj and scales.shown(obj), old and scales.shown(old))
-        if obj is not None and isinstance(store, CustomStore):
-            # The replicas may have got a place that was not there before, and then all that belongs there by default.
-            store.fill_in(obj)
-
-    writing = write_context(context, options)
-    written = await store.update(writing, info.namespace, info.name, build, admit, rules=store.rules)
-    return json_response(context, 200, scales.shown(await store.load(written.item)))
+async def _write_scale(context: Context, options: WriteOptions, source: Source) -> Response:
+    """Change the object behind a Scale."""
+    store = context.served.stored
+    scales = _scales(context.served)
+    scope = ScaleScope(store.strategy, scales, _replicas_paths(context))
+    written = await writepath.update(new_write(context, UPDATE, options, kind=SCALE), source, scope)
+    return json_response(context, 200, scales.shown(store.decode(written.item)))
 
 
 def _scales(resource: Resource) -> Scales:
-    """How Scales of a resource are read and written."""
+    """The reader and writer of a resource's Scales."""
     strategy = resource.stored.strategy
     if isinstance(strategy, CustomStrategy):
         assert strategy.scale is not None
@@ -178,63 +154,95 @@ def _replicas_paths(context: Context) -> ReplicasPaths:
     return {one.api_version: _scales(one).replicas if "scale" in one.subresources else None for one in found}
 
 
-@cache
-def _scale_owners() -> FieldManager:
-    """The field manager of Scales."""
-    return FieldManager(kind_schema(*SCALE).shape, SCALE, subresource="scale", reset=excluding(fields("status")))
-
-
-def _owned(scale: Object, obj: Object, paths: ReplicasPaths) -> Object:
-    """The Scale of an object, with the owners of its replicas."""
-    entries = scale_entries(obj["metadata"].get("managedFields"), paths)
-    if entries:
-        scale["metadata"]["managedFields"] = entries
-    return scale
-
-
 # -- endpoints that change one part of the object -------------------------------------------------------------------
 
 
 async def finalize(context: Context) -> Response:
     """PUT of namespaces/finalize."""
-    return await put(context, _FINALIZE)
+    return await put(context, _FINALIZE_SCOPE)
 
 
 async def update_approval(context: Context) -> Response:
     """PUT of certificatesigningrequests/approval."""
-    return await put(context, _APPROVAL)
+    return await put(context, _APPROVAL_SCOPE)
 
 
 async def patch_approval(context: Context) -> Response:
     """PATCH of certificatesigningrequests/approval."""
-    return await patch_with(context, _APPROVAL)
+    return await patch_with(context, _APPROVAL_SCOPE)
 
 
 async def update_ephemeral(context: Context) -> Response:
     """PUT of pods/ephemeralcontainers."""
-    return await put(context, _EPHEMERAL)
+    return await put(context, _EPHEMERAL_SCOPE)
 
 
 async def patch_ephemeral(context: Context) -> Response:
     """PATCH of pods/ephemeralcontainers."""
-    return await patch_with(context, _EPHEMERAL)
+    return await patch_with(context, _EPHEMERAL_SCOPE)
 
 
 async def update_resize(context: Context) -> Response:
     """PUT of pods/resize."""
-    return await put(context, _RESIZE)
+    return await put(context, _RESIZE_SCOPE)
 
 
 async def patch_resize(context: Context) -> Response:
     """PATCH of pods/resize."""
-    return await patch_with(context, _RESIZE)
+    return await patch_with(context, _RESIZE_SCOPE)
 
 
 # -- what needs a kubelet -------------------------------------------------------------------------------------------
 
 
+class _ConnectOptions(NamedTuple):
+    """The kind that CONNECT admission of a sub-resource sees, and the query parameters that are its fields."""
+
+    kind: str
+    flags: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+    """Flags that are always set."""
+
+    def read(self, query: str, rest: tuple[str, ...]) -> Object:
+        """The options object of a request."""
+        values = parse_qs(query, keep_blank_values=True)
+        obj: Object = {"kind": self.kind, "apiVersion": "v1"}
+        obj |= {name: True for name in self.flags if name in values and values[name][0].lower() not in ("false", "0")}
+        obj |= dict.fromkeys(self.defaults, True)
+        obj |= {name: values[name][0] for name in self.texts if values.get(name, [""])[0]}
+        obj |= {name: values.get(name) for name in self.lists}
+        numbers: dict[str, Any] = {name: values[name] for name in self.numbers if name in values}
+        obj |= {name: [int(one) for one in found if one.isdecimal()] for name, found in numbers.items()}
+        if self.kind.endswith("ProxyOptions") and rest:
+            obj["path"] = "/".join(rest)
+        return obj
+
+
+_STREAMS = ("stdin", "stdout", "stderr", "tty")
+_CONNECT: Final = {
+    "pods/exec": _ConnectOptions("PodExecOptions", _STREAMS, ("container",), ("command",), (), ("stdout", "stderr")),
+    "pods/attach": _ConnectOptions("PodAttachOptions", _STREAMS, ("container",), (), (), ("stdout", "stderr")),
+    "pods/portforward": _ConnectOptions("PodPortForwardOptions", numbers=("ports",)),
+    "pods/proxy": _ConnectOptions("PodProxyOptions"),
+    "services/proxy": _ConnectOptions("ServiceProxyOptions"),
+    "nodes/proxy": _ConnectOptions("NodeProxyOptions"),
+}
+
+
+async def connect(context: Context) -> Response:
+    """CONNECT to exec, attach, port-forward or a proxy: admission decides first, as in kube-apiserver."""
+    info = context.info
+    expected = _CONNECT[f"{info.resource}/{info.subresource}"]
+    write = new_write(context, CONNECT, WriteOptions(), kind=GroupVersionKind("", "v1", expected.kind))
+    await writepath.admit(write, expected.read(context.request.query, info.rest))
+    return await no_kubelet(context)
+
+
 async def no_kubelet(context: Context) -> Response:
-    """Exec, attach, log, port-forward and proxies: there is no node behind this control plane to ask."""
+    """Exec, attach, log, port-forward and proxies are answered by nodes, and this control plane has none."""
     info, store = context.info, context.served.stored
     store.get(info.namespace, info.name)
     raise NotImplemented501(
@@ -245,7 +253,7 @@ async def no_kubelet(context: Context) -> Response:
 
 
 async def no_tokens(context: Context) -> Response:
-    """Service account tokens: nothing here signs them yet."""
+    """Service account tokens are not issued by this server."""
     context.served.stored.get(context.info.namespace, context.info.name)
     raise NotImplemented501(
         "serviceaccounts/token is not supported: this server does not issue service account tokens",

@@ -12,7 +12,8 @@ import msgspec
 
 from kapi.api.errors import BadRequest
 from kapi.codec.stream import frame
-from kapi.registry.encoding import decode
+from kapi.registry.encoding import HubObject, decode
+from kapi.registry.store import ReadyItem
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -49,11 +50,11 @@ class View(Protocol):
 
     share: object
 
-    def one(self, item: Item) -> bytes:
+    def one(self, item: ReadyItem) -> bytes:
         """A single object."""
         ...
 
-    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
         """A list, in parts."""
         ...
 
@@ -81,14 +82,14 @@ class PlainView:
         self._head = resource.head
         self._shown = resource.shown
         # What a webhook converts is written at another time than the event is handed out, so it cannot be shared.
-        remote = resource.store is not None and resource.store.is_remote
+        remote = resource.needs_webhook
         self.share: object = None if remote else ("plain", resource.api_version)
 
-    def one(self, item: Item) -> bytes:
+    def one(self, item: ReadyItem) -> bytes:
         """A single object."""
         return self._head + (item.body if self._shown is None else self._shown(item))
 
-    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
         """A list. Its items carry no kind or apiVersion, as typed lists do; those of custom kinds do."""
         resource = self._resource
         opening = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
@@ -105,7 +106,7 @@ class PlainView:
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
-        return frame(kind, self.one(item))
+        return frame(kind, self.one(ReadyItem(item)))
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
@@ -127,15 +128,15 @@ class PartialView:
         self._api_version = f"meta.k8s.io/{version}"
         self._body = None if resource.custom is None else resource.stored.body
         self._head = b'{"kind":"PartialObjectMetadata","apiVersion":"%b","metadata":' % self._api_version.encode()
-        remote = resource.store is not None and resource.store.is_remote
+        remote = resource.needs_webhook
         self.share: object = None if remote else ("partial", version, resource.custom and resource.version)
 
-    def one(self, item: Item) -> bytes:
+    def one(self, item: ReadyItem) -> bytes:
         """A single object."""
         body = item.body if self._body is None else self._body(item)
         return b"%b%b}" % (self._head, bytes(_raw_metadata(b"{" + body).metadata))
 
-    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
         """A list."""
         opening = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":[' % (
             self._api_version.encode(),
@@ -145,7 +146,7 @@ class PartialView:
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
-        return frame(kind, self.one(item))
+        return frame(kind, self.one(ReadyItem(item)))
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
@@ -170,11 +171,11 @@ class TableView:
         self._now = now
         self._columns_sent = False
 
-    def one(self, item: Item) -> bytes:
+    def one(self, item: ReadyItem) -> bytes:
         """A single object."""
         return self._encode({"resourceVersion": str(item.revision)}, [self._row(item)], columns=True)
 
-    def many(self, items: Sequence[Item], meta: ListMeta) -> list[bytes]:
+    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
         """A list."""
         rows = [self._row(item) for item in self._table.arrange(items)]
         return [self._encode(msgspec.Raw(meta.encode()), rows, columns=True), b"\n"]
@@ -218,7 +219,7 @@ class TableView:
         if self._include == "None":
             return None
         if self._include == "Object":
-            return self._resource.convert_out(obj)
+            return self._resource.convert_out(HubObject(obj))
         return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": obj["metadata"]}
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from kapi.api.errors import ApiError, BadRequest, Expired
 from kapi.cache.watchcache import TooOld
-from kapi.cache.watcher import MAX_PENDING, Watcher
+from kapi.cache.watcher import MAX_PENDING
 from kapi.codec import json
-from kapi.server.handlers.conversionwatcher import ConvertingWatcher
 from kapi.server.handlers.options import ListOptions, list_options
 from kapi.server.handlers.read import list_prefix, matcher, wait_for_latest, wait_until
 from kapi.server.handlers.respond import watch_view_for
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kapi.cache.watchcache import Event, Item, WatchCache
+    from kapi.cache.watcher import Watcher
     from kapi.server.context import Context
     from kapi.server.handlers.views import View
     from kapi.server.transport.message import Stream
@@ -72,9 +72,7 @@ class _Session:
         gauge = self._context.services.metrics.watching(self._context.served)
         gauge.inc()
         below = "" if self._prefix == self._cache.prefix else self._prefix
-        watcher = Watcher(self._cache, below, self._matches, self._view, stream)
-        if self._store.is_remote:
-            watcher = ConvertingWatcher(watcher, self._store)
+        watcher = self._store.watcher(below, self._matches, self._view, stream)
         try:
             since = watcher.after = await self._begin(stream)
             await self._catch_up(watcher, stream, since)
@@ -83,8 +81,7 @@ class _Session:
             stream.write(b'{"type":"ERROR","object":%b}\n' % json.encode(error.status()))
         finally:
             self._cache.remove(watcher)
-            if isinstance(watcher, ConvertingWatcher):
-                await watcher.finish()
+            await watcher.close()
             gauge.dec()
 
     async def _begin(self, stream: Stream) -> int:
@@ -108,9 +105,7 @@ class _Session:
         items = self._cache.items(self._prefix)
         matches, encode = self._matches, self._view.encode
         for first in range(0, len(items), SLICE):
-            slice_ = items[first : first + SLICE]
-            if self._store.is_remote:
-                await self._store.prepare(slice_)
+            slice_ = await self._store.ready(items[first : first + SLICE])
             chunk = b"".join([encode("ADDED", item) for item in slice_ if matches is None or matches(item)])
             if chunk:
                 stream.write(chunk)
@@ -130,8 +125,7 @@ class _Session:
             for event in batch:
                 event.chunks = {}
             since = batch[-1].item.revision
-            if isinstance(watcher, ConvertingWatcher):
-                await watcher.flush()
+            await watcher.flush()
             if stream.pending > MAX_PENDING // 2:
                 await stream.drain()
 
@@ -160,7 +154,7 @@ class _Session:
             if pause > 0:
                 await asyncio.wait(ending, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             now = self._clock.monotonic()
-            if isinstance(watcher, ConvertingWatcher) and not watcher.is_idle:
+            if not watcher.is_idle:
                 # A bookmark would speak of events that have not been sent.
                 await asyncio.wait(ending, timeout=min(1.0, max(end - now, 0)), return_when=asyncio.FIRST_COMPLETED)
                 continue
@@ -169,7 +163,7 @@ class _Session:
                 if end - now <= LAST_BOOKMARK:
                     await asyncio.wait(ending, timeout=max(end - now, 0), return_when=asyncio.FIRST_COMPLETED)
                     break
-        if isinstance(watcher, ConvertingWatcher) and watcher.failed.done():
+        if watcher.failed is not None and watcher.failed.done():
             watcher.failed.result()
 
     def _ending(self, watcher: Watcher, stream: Stream) -> list[asyncio.Future[None]]:
@@ -177,7 +171,7 @@ class _Session:
         ending = [stream.closed]
         if self._context.served.custom is not None:
             ending.append(self._context.served.custom.retired)
-        if isinstance(watcher, ConvertingWatcher):
+        if watcher.failed is not None:
             ending.append(watcher.failed)
         return ending
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
 
 GROUP: Final = "apiextensions.k8s.io"
 RESOURCE: Final = f"customresourcedefinitions.{GROUP}"
@@ -44,10 +44,10 @@ class DefinitionStrategy(Strategy):
     tracks_generation = True
     has_status = True
 
-    def others(self, context: WriteContext, obj: Object) -> Iterable[Object]:
+    def others(self, write: Write, obj: Object) -> Iterable[Object]:
         """The definitions that may hold names `obj` wants."""
         group = (obj.get("spec") or {}).get("group", "")
-        return context.lookup.list(RESOURCE, ending=f".{group}")
+        return write.lookup.list(RESOURCE, ending=f".{group}")
 
     def default(self, obj: Object) -> None:
         """Names follow from the kind, objects are converted by changing their version, webhooks listen on 443."""
@@ -67,25 +67,25 @@ class DefinitionStrategy(Strategy):
         if config.get("service") is not None:
             config["service"].setdefault("port", _WEBHOOK_PORT)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Give out names and establish."""
         obj["status"] = _empty_status()
         conditions.record_storage_version(obj)
-        conditions.settle(obj, self.others(context, obj), context.now)
+        conditions.settle(obj, self.others(write, obj), write.now)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """The same, on the status that is stored."""
         conditions.record_storage_version(obj)
-        conditions.settle(obj, self.others(context, obj), context.now)
+        conditions.settle(obj, self.others(write, obj), write.now)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a new definition, by the rules of the version it came in."""
         legacy = v1beta1.is_marked(obj)
         errors = validation.create_errors(obj, legacy=legacy)
         v1beta1.unmark(obj)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge a changed definition; what is stored already may mostly stay."""
         legacy = v1beta1.is_marked(obj)
         errors = validation.update_errors(obj, old, legacy=legacy)
@@ -96,13 +96,13 @@ class DefinitionStrategy(Strategy):
         """Schemas can be large, and each rule in them is compiled and priced."""
         return True
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """A status always says in which versions objects are stored."""
         obj["status"] = _empty_status() | (obj.get("status") or {})
         if not obj["status"].get("storedVersions"):
             conditions.record_storage_version(obj)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Names in a status must be names."""
         return validation.status_errors(obj)
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
 
 
 class ControllerRevisionStrategy(Strategy):
     """A snapshot of a controller's state: written once."""
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A revision number and an object to remember."""
         errors: Errors = []
         check_nonnegative(errors, "revision", obj.get("revision"))
@@ -29,7 +29,7 @@ class ControllerRevisionStrategy(Strategy):
             errors.append(fielderror.required("data", "data must be a valid JSON object"))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The data never changes; the revision number may."""
         errors: Errors = []
         check_nonnegative(errors, "revision", obj.get("revision"))

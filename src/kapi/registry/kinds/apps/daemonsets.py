@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import Strategy, WriteContext
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
 
 Spec = dict[str, Any]
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -58,23 +59,23 @@ class DaemonSetStrategy(TemplatedStrategy):
             rolling.setdefault("maxSurge", 0)
         spec.setdefault("revisionHistoryLimit", 10)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Count the template's first version."""
-        super().prepare_create(context, obj)
+        super().prepare_create(write, obj)
         _set_template_generation(obj, max(1, _template_generation(obj)))
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Count another version when the template has changed; clients cannot set the count."""
-        super().prepare_update(context, obj, old)
+        super().prepare_update(write, obj, old)
         changed = not same(obj["spec"].get("template"), old["spec"].get("template"))
         _set_template_generation(obj, _template_generation(old) + changed)
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """A status report does not touch the count of template versions."""
-        super().prepare_status(context, obj, old)
+        super().prepare_status(write, obj, old)
         _set_template_generation(obj, _template_generation(old))
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a DaemonSet."""
         errors: Errors = []
         spec = obj["spec"]
@@ -95,13 +96,13 @@ class DaemonSetStrategy(TemplatedStrategy):
         check_nonnegative(errors, "spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create, with the selector fixed."""
         errors: Errors = []
         check_selector_unchanged(errors, obj["spec"], old["spec"])
-        return errors + self.validate_create(context, obj)
+        return errors + self.validate_create(write, obj)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The counts are counts."""
         errors: Errors = []
         status = obj.get("status", {})

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import Strategy, WriteContext
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
 
 Spec = dict[str, Any]
 
@@ -49,7 +50,7 @@ class DeploymentStrategy(TemplatedStrategy):
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a Deployment."""
         errors: Errors = []
         spec = obj["spec"]
@@ -68,9 +69,9 @@ class DeploymentStrategy(TemplatedStrategy):
                 errors.append(fielderror.invalid("spec.progressDeadlineSeconds", deadline, detail))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create, with the selector fixed."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         check_selector_unchanged(errors, obj["spec"], old["spec"])
         return errors
 
@@ -79,7 +80,7 @@ class DeploymentStrategy(TemplatedStrategy):
         before, now = old["metadata"].get("annotations") or {}, obj["metadata"].get("annotations") or {}
         return before != now or super().generation_changed(obj, old)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The counts add up."""
         errors: Errors = []
         status = obj.get("status", {})

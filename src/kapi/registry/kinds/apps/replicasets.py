@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import Strategy, WriteContext
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
 
 Spec = dict[str, Any]
 _COUNTS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
@@ -35,7 +36,7 @@ class ReplicaSetStrategy(TemplatedStrategy):
         """One replica."""
         spec.setdefault("replicas", 1)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a ReplicaSet; the words say deployment because the reference's do."""
         errors: Errors = []
         spec = obj["spec"]
@@ -45,13 +46,13 @@ class ReplicaSetStrategy(TemplatedStrategy):
         check_selected_template(errors, spec, "ReplicaSet", "invalid label selector")
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create, with the selector fixed."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         check_selector_unchanged(errors, obj["spec"], old["spec"])
         return errors
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The counts add up."""
         errors: Errors = []
         status = obj.get("status", {})

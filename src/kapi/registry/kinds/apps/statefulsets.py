@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import Strategy, WriteContext
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
 
 Spec = dict[str, Any]
 
@@ -78,18 +79,18 @@ class StatefulSetStrategy(TemplatedStrategy):
             default_claim_spec(claim.setdefault("spec", {}))
             claim.setdefault("status", {}).setdefault("phase", "Pending")
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """`maxUnavailable` belongs to a feature that v1.36 ships switched off."""
-        super().prepare_create(context, obj)
+        super().prepare_create(write, obj)
         _rolling_update(obj).pop("maxUnavailable", None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """As on create, unless the stored object uses it."""
-        super().prepare_update(context, obj, old)
+        super().prepare_update(write, obj, old)
         if "maxUnavailable" not in _rolling_update(old):
             _rolling_update(obj).pop("maxUnavailable", None)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a StatefulSet."""
         errors: Errors = []
         spec = obj["spec"]
@@ -104,7 +105,7 @@ class StatefulSetStrategy(TemplatedStrategy):
         _check_pods(errors, spec)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Most of the spec is frozen; what cannot change is not judged again, nor is a template that was bad before."""
         errors: Errors = []
         spec, before = obj["spec"], old["spec"]
@@ -121,7 +122,7 @@ class StatefulSetStrategy(TemplatedStrategy):
             errors.append(fielderror.forbidden("spec", _FROZEN))
         return errors
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The counts add up."""
         errors: Errors = []
         status = obj.get("status", {})

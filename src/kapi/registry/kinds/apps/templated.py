@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
 
 Spec = dict[str, Any]
 
@@ -41,16 +41,16 @@ class TemplatedStrategy(Strategy):
     def default_spec(self, obj: Object, spec: Spec) -> None:
         """Defaults of the spec around the template, in place."""
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Start with an empty status and without the fields of switched-off features."""
         obj["status"] = dict(self.initial_status)
         drop_disabled_fields(obj["spec"]["template"]["spec"], None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Drop the fields of switched-off features that are not in use."""
         drop_disabled_fields(obj["spec"]["template"]["spec"], old["spec"].get("template", {}).get("spec"))
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """Counts left out are zero."""
         obj["status"] = {**self.initial_status, **obj.get("status", {})}
 

@@ -13,10 +13,11 @@ from kapi.api.values import parse_quantity
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.autoscaling.conversion import DEFAULT_CPU_UTILIZATION, cpu_metric
 from kapi.registry.kinds.fieldrules import spec_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 POLICY_TYPES = ("Percent", "Pods")
@@ -54,19 +55,19 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             behavior["scaleUp"] = {**up, **behavior.get("scaleUp", {})}
             behavior["scaleDown"] = {**down, **behavior.get("scaleDown", {})}
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Nothing is measured yet."""
         obj["status"] = {"desiredReplicas": 0}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A target, bounds, and metrics to steer by."""
         return _spec_errors(obj.get("spec") or {}, {})
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create, lenient with what was accepted before."""
         return _spec_errors(obj.get("spec") or {}, old.get("spec") or {})
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Counts are counts."""
         status = obj.get("status", {})
         return [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
 
 Spec = dict[str, Any]
 _CRON_NAME_LENGTH = 52
@@ -44,16 +44,16 @@ class CronJobStrategy(Strategy):
         # The Job itself gets its defaults when it is made.
         default_job_template_parts(job.setdefault("spec", {}))
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Start with an empty status."""
         obj["status"] = {}
         drop_disabled_fields(_pod_spec(obj), None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Drop the fields of switched-off features that are not in use."""
         drop_disabled_fields(_pod_spec(obj), _pod_spec(old))
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a new CronJob; its name must leave room for a time stamp."""
         errors: Errors = []
         _check_cron_spec(errors, obj["spec"], None)
@@ -62,7 +62,7 @@ class CronJobStrategy(Strategy):
             errors.append(fielderror.invalid("metadata.name", name, "must be no more than 52 characters"))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create, but for the name, and for a time zone that was there before."""
         errors: Errors = []
         _check_cron_spec(errors, obj["spec"], old["spec"])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
 
 Spec = dict[str, Any]
 _UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
@@ -65,19 +65,19 @@ class JobStrategy(TemplatedStrategy):
             obj["metadata"]["labels"] = dict(labels)
         default_job_spec(spec)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Generate the selector, unless the author brings one: the Job's uid, as a label of its pods."""
-        super().prepare_create(context, obj)
+        super().prepare_create(write, obj)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a new Job."""
         errors: Errors = []
         _check_job(errors, obj, prefixed_labels=True)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge a changed Job: hardly anything but parallelism, suspension and deadlines may change."""
         errors: Errors = []
         spec, before = obj["spec"], old["spec"]
@@ -91,7 +91,7 @@ class JobStrategy(TemplatedStrategy):
             check_unchanged(errors, f"spec.{field}", spec.get(field), before.get(field))
         return errors
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge a report about a Job."""
         errors: Errors = []
         check_job_status(errors, obj, old)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from kapi.api import names
 from kapi.api.fielderror import FieldError, forbidden, invalid, too_long
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 MAX_BYTES = 1024 * 1024
 _IMMUTABLE = "field is immutable when `immutable` is set"
@@ -39,7 +40,7 @@ def immutability_errors(obj: Object, old: Object, fields: tuple[str, ...]) -> li
 class ConfigMapStrategy(Strategy):
     """The rules of ConfigMap."""
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Keys are file names, each in one of the two maps, and all values together fit."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
         errors = key_errors("data", data)
@@ -52,9 +53,9 @@ class ConfigMapStrategy(Strategy):
             errors.append(too_long("[]", MAX_BYTES))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """An immutable one stays as it is."""
-        return immutability_errors(obj, old, ("data", "binaryData")) + self.validate_create(context, obj)
+        return immutability_errors(obj, old, ("data", "binaryData")) + self.validate_create(write, obj)
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {

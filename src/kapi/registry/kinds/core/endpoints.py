@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from kapi.api.fielderror import FieldError, required
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import same
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 
@@ -27,7 +28,7 @@ class EndpointsStrategy(Strategy):
                 if not port.get("protocol"):
                     port["protocol"] = "TCP"
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Every subset has addresses that can be reached."""
         return [
             error
@@ -35,9 +36,9 @@ class EndpointsStrategy(Strategy):
             for error in _subset_errors(f"subsets[{index}]", subset)
         ]
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Subsets that were accepted before may stay."""
-        return [] if same(obj.get("subsets"), old.get("subsets")) else self.validate_create(context, obj)
+        return [] if same(obj.get("subsets"), old.get("subsets")) else self.validate_create(write, obj)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Odd spellings of addresses, unless a controller wrote them."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kapi.api import names
 from kapi.api.fielderror import FieldError, invalid, required
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _TO_EVENTS = {
     "involvedObject": "regarding",
@@ -62,7 +63,7 @@ class EventStrategy(Strategy):
     controller_field = "reportingComponent"
     """What the reporting controller is called in this dialect, for messages."""
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """The event is about something in its namespace; one with an eventTime says who reports what."""
         errors = self._new_style_errors(obj) if obj.get("eventTime") else _namespace_errors(obj)
         return errors + fieldrules.dns_subdomain("namespace", obj["metadata"].get("namespace", ""))
@@ -105,9 +106,9 @@ class EventsV1Strategy(EventStrategy):
 
     controller_field = "reportingController"
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """As for core, and strictly new."""
-        errors = super().validate_create(context, obj)
+        errors = super().validate_create(write, obj)
         errors += _series_errors(obj)
         if not obj.get("eventTime"):
             errors.append(required("eventTime"))
@@ -125,9 +126,9 @@ class EventsV1Strategy(EventStrategy):
         """A DNS subdomain, as for most kinds."""
         return names.dns_subdomain(name, prefix=prefix)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """A series may grow; what happened stays."""
-        errors = EventStrategy.validate_create(self, context, obj)
+        errors = EventStrategy.validate_create(self, write, obj)
         if obj.get("series") != old.get("series"):
             errors += _series_errors(obj)
         for field in _FROZEN:

@@ -10,10 +10,11 @@ from kapi.api.values import Quantity, parse_quantity
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.resources import is_native
 from kapi.registry.kinds.core.resourcequotas import resource_name_errors
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -34,7 +35,7 @@ class LimitRangeStrategy(Strategy):
                 if amounts:
                     limit[field] = amounts
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """One limit per type, each consistent in itself."""
         errors: list[FieldError] = []
         seen: set[str] = set()

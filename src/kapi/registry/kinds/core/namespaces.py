@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from kapi.api import names
 from kapi.api.fielderror import FieldError, invalid
 from kapi.registry.kinds import fieldrules
-from kapi.registry.strategy import Strategy, WriteContext, copy_field
+from kapi.registry.strategy import Strategy, copy_field
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 FINALIZER = "kubernetes"
@@ -45,7 +46,7 @@ class NamespaceStrategy(Strategy):
             labels = obj["metadata"].get("labels") or {}
             obj["metadata"]["labels"] = {**labels, NAME_LABEL: name}
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Start active, held by the server's finalizer."""
         self.default(obj)
         finalizers = fieldrules.spec_of(obj).get("finalizers") or []
@@ -54,7 +55,7 @@ class NamespaceStrategy(Strategy):
         obj["spec"]["finalizers"] = finalizers
         obj["status"] = {"phase": "Active"}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Finalizers have names of the right form."""
         return [
             error
@@ -62,15 +63,15 @@ class NamespaceStrategy(Strategy):
             for error in _finalizer_errors("spec.finalizers", finalizer)
         ]
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Keep the finalizers: they change through `/finalize` only."""
         copy_field(obj, old, "spec")
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Nothing beyond metadata can have changed."""
         return []
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The phase follows the deletion timestamp."""
         phase = obj.get("status", {}).get("phase", "")
         deleting = "deletionTimestamp" in obj["metadata"]
@@ -80,7 +81,7 @@ class NamespaceStrategy(Strategy):
             return [invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")]
         return []
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """An absent phase means active."""
         obj.setdefault("status", {}).setdefault("phase", "Active")
 
@@ -96,11 +97,11 @@ class NamespaceStrategy(Strategy):
 class NamespaceFinalizeStrategy(NamespaceStrategy):
     """The rules of `namespaces/{name}/finalize`: spec.finalizers is the request's, all else but metadata stays."""
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Keep the status."""
         copy_field(obj, old, "status")
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Finalizers have names of the right form."""
         finalizers = obj.get("spec", {}).get("finalizers") or ()
         return [

@@ -8,10 +8,11 @@ from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, not_supported, required, show
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.resources import check_quantity
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -37,19 +38,19 @@ class NodeStrategy(Strategy):
         if status and "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Taints, resources and pod networks."""
         spec = obj.get("spec", {})
         errors = _taint_errors("metadata.taints", spec.get("taints") or [])
         errors += _resource_errors(obj)
         return errors + _pod_cidr_errors(spec.get("podCIDRs") or [])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Networks and provider are set once."""
-        errors = self.validate_create(context, obj)
-        return errors + self.validate_status(context, obj, old)
+        errors = self.validate_create(write, obj)
+        return errors + self.validate_status(write, obj, old)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """What holds for every update, of the node or of its status."""
         errors = _resource_errors(obj) + _address_errors(obj.get("status", {}).get("addresses") or [])
         spec, before = obj.get("spec", {}), old.get("spec", {})

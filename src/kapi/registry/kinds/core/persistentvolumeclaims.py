@@ -10,10 +10,11 @@ from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.claims import check_claim_spec
 from kapi.registry.kinds.fieldrules import annotations_of, spec_of
 from kapi.registry.kinds.sameness import difference, same, without
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
@@ -45,7 +46,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         """Mounted as a file system."""
         spec_of(obj).setdefault("volumeMode", "Filesystem")
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Start pending; unknown kinds of data source need `dataSourceRef`."""
         obj["status"] = {"phase": "Pending"}
         spec = obj["spec"]
@@ -53,19 +54,19 @@ class PersistentVolumeClaimStrategy(Strategy):
             del spec["dataSource"]
         _normalize_data_sources(spec)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """The request makes sense."""
         errors: list[FieldError] = []
         check_claim_spec(errors, "spec", obj["spec"])
         return errors
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Keep both spellings of the data source alike."""
         _normalize_data_sources(obj["spec"])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """A bound claim may ask for more and for another attributes class; nothing else changes."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         now, was = self._comparable(obj, old)
         stored = dict(annotations_of(old))
         if not _moves_class_from_annotation(obj, old):
@@ -97,7 +98,7 @@ class PersistentVolumeClaimStrategy(Strategy):
             now["resources"], was["resources"] = _without_storage(now), _without_storage(was)
         return now, was
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Amounts are amounts."""
         errors: list[FieldError] = []
         for field in ("capacity", "allocatedResources"):
@@ -108,7 +109,7 @@ class PersistentVolumeClaimStrategy(Strategy):
                     errors.append(invalid(f"status.{field}[{name}]", whole, detail))
         return errors
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """An absent phase means pending."""
         obj.setdefault("status", {}).setdefault("phase", "Pending")
 

@@ -13,10 +13,11 @@ from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.placement import check_node_selector
 from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.kinds.sameness import difference, same, without
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
@@ -179,17 +180,17 @@ class PersistentVolumeStrategy(Strategy):
         if "hostPath" in spec:
             spec["hostPath"].setdefault("type", "")
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Start pending, from now."""
-        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": format_time(context.now)}
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": format_time(write.now)}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """The volume makes sense."""
         return volume_spec_errors(obj["spec"])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The source, the mode and the node affinity stay."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         now, was = _source_of(obj), _source_of(old)
         if "csi" in now and "csi" in was and "controllerExpandSecretRef" not in was["csi"]:
             now["csi"] = without(now["csi"], "controllerExpandSecretRef")
@@ -206,7 +207,7 @@ class PersistentVolumeStrategy(Strategy):
             errors.append(forbidden(f"spec.{field}", "update from non-nil value to nil is forbidden"))
         return errors
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """Note when the phase changed."""
         status, before = obj.setdefault("status", {}), old.get("status", {})
         status.setdefault("phase", "Pending")
@@ -215,7 +216,7 @@ class PersistentVolumeStrategy(Strategy):
             if stamp is None and stored is not None:
                 status["lastPhaseTransitionTime"] = stored
         elif stamp is None or stamp == stored:
-            status["lastPhaseTransitionTime"] = format_time(context.now)
+            status["lastPhaseTransitionTime"] = format_time(write.now)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """The one reclaim policy nobody should use."""

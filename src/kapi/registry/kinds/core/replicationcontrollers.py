@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import Strategy, WriteContext
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
 
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
@@ -43,17 +44,17 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
                 obj["metadata"]["labels"] = dict(labels)
         default_template(spec)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """As for all kinds with a template, when there is one."""
         if "template" in obj["spec"]:
-            super().prepare_create(context, obj)
+            super().prepare_create(write, obj)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """As for all kinds with a template, when there is one."""
         if "template" in obj["spec"]:
-            super().prepare_update(context, obj, old)
+            super().prepare_update(write, obj, old)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a ReplicationController."""
         errors: Errors = []
         spec = obj["spec"]
@@ -72,9 +73,9 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
         check_always_restarts(errors, "spec.template", template, "ReplicationController")
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """As on create: nothing of a ReplicationController is fixed."""
-        return self.validate_create(context, obj)
+        return self.validate_create(write, obj)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         """By the number of pods there are."""

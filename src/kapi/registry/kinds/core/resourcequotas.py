@@ -8,10 +8,11 @@ from kapi.api.fielderror import FieldError, immutable, invalid, required
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.resources import check_quantity
 from kapi.registry.kinds.fieldrules import spec_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _COMPUTE = frozenset({"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"})
 _STORAGE_COUNTS = frozenset({"persistentvolumeclaims", "requests.storage"})
@@ -142,24 +143,24 @@ class ResourceQuotaStrategy(Strategy):
     has_status = True
     returns_deleted_object = True
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Nothing is counted yet."""
         spec_of(obj)
         obj["status"] = {}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Known resources, amounts, and scopes that fit them."""
         spec = obj.get("spec", {})
         errors = _quota_amount_errors("spec.hard", spec.get("hard") or {})
         return errors + _scope_errors(spec) + _selector_errors(spec)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Scopes stay."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         now, was = obj.get("spec", {}).get("scopes") or [], old.get("spec", {}).get("scopes") or []
         return errors if set(now) == set(was) else [*errors, immutable("spec.scopes", now or None)]
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Known resources and amounts."""
         status = obj.get("status", {})
         errors = _quota_amount_errors("status.hard", status.get("hard") or {})

@@ -10,10 +10,11 @@ from kapi.api.fielderror import FieldError, invalid, required, too_long
 from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.configmaps import MAX_BYTES, base64_length, immutability_errors, key_errors
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
 
@@ -82,7 +83,7 @@ class SecretStrategy(Strategy):
         if not obj.get("type"):
             obj["type"] = "Opaque"
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Keys are file names, the values fit, and the type has what it needs."""
         data = obj.get("data") or {}
         errors = key_errors("data", data)
@@ -90,10 +91,10 @@ class SecretStrategy(Strategy):
             errors.append(too_long("data", MAX_BYTES))
         return errors + _type_errors(obj, data)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The type never changes; an immutable secret not at all."""
         errors = fieldrules.unchanged("type", obj.get("type"), old.get("type"))
-        return errors + immutability_errors(obj, old, ("data",)) + self.validate_create(context, obj)
+        return errors + immutability_errors(obj, old, ("data",)) + self.validate_create(write, obj)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         """By type."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.registry.kinds.fieldrules import annotations_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _MOUNTABLE_ONLY = "kubernetes.io/enforce-mountable-secrets"
 
@@ -16,16 +17,17 @@ _MOUNTABLE_ONLY = "kubernetes.io/enforce-mountable-secrets"
 class ServiceAccountStrategy(Strategy):
     """The rules of ServiceAccount."""
 
+    validates_by_schema = True
     returns_deleted_object = True
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Of a reference to a secret only the name counts."""
         if "secrets" in obj:
             obj["secrets"] = [{"name": secret["name"]} if "name" in secret else {} for secret in obj["secrets"]]
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """As on create."""
-        self.prepare_create(context, obj)
+        self.prepare_create(write, obj)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """An annotation that is on its way out."""

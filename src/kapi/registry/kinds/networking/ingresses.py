@@ -10,10 +10,11 @@ from kapi.api.go.addresses import parse_ip_sloppy
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.service.validation import ingress_point_errors
 from kapi.registry.kinds.fieldrules import annotations_of, spec_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
@@ -29,12 +30,12 @@ class IngressStrategy(Strategy):
     has_status = True
     tracks_generation = True
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """No load balancer serves it yet."""
         spec_of(obj)
         obj["status"] = {"loadBalancer": {}}
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Rules that lead somewhere; the old annotation may not contradict the class."""
         errors = _ingress_errors(obj["spec"])
         annotated, name = annotations_of(obj).get(CLASS_ANNOTATION), obj["spec"].get("ingressClassName")
@@ -43,11 +44,11 @@ class IngressStrategy(Strategy):
             errors.append(invalid(f"annotations.{CLASS_ANNOTATION}", annotated, text))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Annotation and class may disagree by now; the rest as on create."""
         return _ingress_errors(obj.get("spec") or {})
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The load balancer's addresses."""
         now, was = ((side.get("status", {}).get("loadBalancer", {}).get("ingress") or []) for side in (obj, old))
         stored = [point["ip"] for point in was if "ip" in point]
@@ -172,7 +173,7 @@ class IngressClassStrategy(Strategy):
         if parameters is not None:
             parameters.setdefault("scope", "Cluster")
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A controller, and parameters where it can find them."""
         spec = obj.get("spec", {})
         controller = spec.get("controller", "")
@@ -184,10 +185,10 @@ class IngressClassStrategy(Strategy):
             errors += _parameter_errors("spec.parameters", spec["parameters"])
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The controller stays."""
         now, was = obj.get("spec", {}).get("controller", ""), old.get("spec", {}).get("controller", "")
-        return fieldrules.unchanged("spec.controller", now, was) + self.validate_create(context, obj)
+        return fieldrules.unchanged("spec.controller", now, was) + self.validate_create(write, obj)
 
 
 def _parameter_errors(path: str, parameters: dict[str, Any]) -> list[FieldError]:

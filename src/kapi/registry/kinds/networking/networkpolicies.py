@@ -10,12 +10,13 @@ from kapi.api.go.addresses import parse_cidr_sloppy
 from kapi.api.selectors import validate_label_selector
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.fieldrules import spec_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 
 class NetworkPolicyStrategy(Strategy):
@@ -33,11 +34,11 @@ class NetworkPolicyStrategy(Strategy):
                 for port in rule.get("ports") or ():
                     port.setdefault("protocol", "TCP")
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Selectors, peers and ports."""
         return _policy_errors(obj["spec"], ())
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Networks that were accepted before may stay."""
         stored = [
             value

@@ -9,16 +9,17 @@ from kapi.api.fielderror import FieldError, immutable, invalid, required
 from kapi.api.go.addresses import parse_cidr_sloppy
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import same
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 
 class IPAddressStrategy(Strategy):
     """The rules of IPAddress: the record that an address belongs to something."""
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """It belongs to something."""
         parent = obj.get("spec", {}).get("parentRef")
         path = "spec.parentRef"
@@ -33,7 +34,7 @@ class IPAddressStrategy(Strategy):
             errors += fieldrules.path_segment(f"{path}.namespace", parent["namespace"])
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """To the same thing as ever."""
         now, was = obj.get("spec", {}).get("parentRef"), old.get("spec", {}).get("parentRef")
         return [] if same(now, was) else [immutable("spec.parentRef", now)]
@@ -49,11 +50,11 @@ class ServiceCIDRStrategy(Strategy):
     has_status = True
     resets_metadata_on_status = True
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """One or two networks."""
         return _range_errors(obj.get("spec", {}).get("cidrs") or [])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """A second family may be added; nothing else changes."""
         now, was = obj.get("spec", {}).get("cidrs") or [], old.get("spec", {}).get("cidrs") or []
         if len(now) == len(was):

@@ -10,10 +10,11 @@ from kapi.registry.kinds.core.persistentvolumes import driver_name_errors, volum
 from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.kinds.sameness import same, without
 from kapi.registry.kinds.storage.classes import MAX_PARAMETER_BYTES, map_bytes
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _MAX_MESSAGE_BYTES = 1024
 
@@ -26,16 +27,16 @@ class VolumeAttachmentStrategy(Strategy):
     returns_deleted_object = True
     resets_metadata_on_status = True
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Nothing is attached yet."""
         spec_of(obj)
         obj["status"] = {"attached": False}
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """A missing spec is an empty one, which is a change."""
         spec_of(obj)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A driver, a node, and exactly one source."""
         spec = obj["spec"]
         errors = driver_name_errors("spec.attacher", spec.get("attacher", ""))
@@ -47,16 +48,16 @@ class VolumeAttachmentStrategy(Strategy):
             errors += fieldrules.dns_subdomain("spec.source.persistentVolumeName", name)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The spec stays."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         if not same(obj["spec"], old["spec"]):
             errors += fieldrules.unchanged("spec", obj["spec"], old["spec"])
         return errors
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """What a driver reports has bounds."""
-        return self.validate_create(context, obj)
+        return self.validate_create(write, obj)
 
 
 def _attachment_source_errors(source: dict[str, Any]) -> list[FieldError]:

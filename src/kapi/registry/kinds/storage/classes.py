@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, required, too_long
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import same
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 RECLAIM_POLICIES = ("Delete", "Retain")
@@ -48,7 +49,7 @@ class StorageClassStrategy(Strategy):
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A provisioner, parameters that fit, known policies."""
         errors = _provisioner_errors("provisioner", obj.get("provisioner", ""))
         errors += _parameter_errors("parameters", obj.get("parameters") or {})
@@ -57,9 +58,9 @@ class StorageClassStrategy(Strategy):
         errors += fieldrules.one_of("volumeBindingMode", obj.get("volumeBindingMode"), BINDING_MODES)
         return errors + _topology_errors(obj.get("allowedTopologies") or [])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """What volumes were made with stays."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         if not same(obj.get("parameters"), old.get("parameters")):
             errors += fieldrules.unchanged("parameters", obj.get("parameters"), old.get("parameters"))
         for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
@@ -99,19 +100,19 @@ class VolumeAttributesClassStrategy(Strategy):
 
     returns_deleted_object = True
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A driver and at least one parameter."""
         errors = _provisioner_errors("driverName", obj.get("driverName", ""))
         return errors + _parameter_errors("parameters", obj.get("parameters") or {}, needed=True)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Nothing in it changes."""
         errors = [
             forbidden(field, f"updates to {field} are forbidden.")
             for field in ("driverName", "parameters")
             if not same(obj.get(field), old.get(field))
         ]
-        return errors + self.validate_create(context, obj)
+        return errors + self.validate_create(write, obj)
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {

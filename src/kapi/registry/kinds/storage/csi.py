@@ -10,10 +10,11 @@ from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.persistentvolumes import driver_name_errors
 from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.kinds.sameness import same, without
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 LIFECYCLE_MODES = ("Persistent", "Ephemeral")
@@ -44,15 +45,15 @@ class CSIDriverStrategy(Strategy):
         spec.setdefault("requiresRepublish", False)
         spec.setdefault("seLinuxMount", False)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Drop the field of a feature that is off."""
         obj["spec"].pop("preventPodSchedulingIfMissing", None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Drop the field of a feature that is off."""
-        self.prepare_create(context, obj)
+        self.prepare_create(write, obj)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Known policies, and token requests that can be served."""
         spec = obj["spec"]
         errors = fieldrules.one_of("spec.fsGroupPolicy", spec.get("fsGroupPolicy"), GROUP_POLICIES)
@@ -69,9 +70,9 @@ class CSIDriverStrategy(Strategy):
             errors.append(invalid(f"spec.{field}", spec[field], detail))
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """How volumes are attached and live stays."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         now, was = obj["spec"], old["spec"]
         errors += fieldrules.unchanged("spec.attachedRequired", now["attachRequired"], was.get("attachRequired"))
         modes = "volumeLifecycleModes"
@@ -121,7 +122,7 @@ class CSINodeStrategy(Strategy):
     allow_unconditional_update = False
     returns_deleted_object = True
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Each driver once, with an identity."""
         errors: list[FieldError] = []
         seen: set[str] = set()
@@ -134,9 +135,9 @@ class CSINodeStrategy(Strategy):
             seen.add(name)
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """A registered driver keeps all but its limits."""
-        errors = self.validate_create(context, obj)
+        errors = self.validate_create(write, obj)
         stored = {driver.get("name"): driver for driver in old.get("spec", {}).get("drivers") or ()}
         for driver in obj.get("spec", {}).get("drivers") or ():
             before = stored.get(driver.get("name"))
@@ -169,7 +170,7 @@ class CSIStorageCapacityStrategy(Strategy):
 
     allow_unconditional_update = False
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A class, and amounts that are not negative."""
         errors: list[FieldError] = []
         if "nodeTopology" in obj:
@@ -179,7 +180,7 @@ class CSIStorageCapacityStrategy(Strategy):
             errors += fieldrules.non_negative_quantity("capacity", obj["capacity"])
         return errors
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Where and for which class stays."""
         return [
             error

@@ -30,12 +30,13 @@ from kapi.registry.kinds.core.pod.status import check_pod_status, keep_observed_
 from kapi.registry.kinds.core.pod.warnings import name_warnings, pod_warnings, template_warnings
 from kapi.registry.kinds.fieldchecks import MAX_INT32, check_sentences
 from kapi.registry.kinds.sameness import difference, same
-from kapi.registry.strategy import Strategy, WriteContext, copy_field
+from kapi.registry.strategy import Strategy, copy_field
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.request import Write
 
 _UPDATABLE = (
     "`spec.containers[*].image`",
@@ -69,16 +70,16 @@ class PodStrategy(Strategy):
         """Fill in what the author left out."""
         default_pod(obj)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """A new pod is Pending, has a quality-of-service class, and its label keys are merged into its selectors."""
         spec = obj["spec"]
         drop_disabled_fields(spec, None)
         obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj)}
         if spec.get("schedulingGates"):
-            obj["status"]["conditions"] = [_gated_condition(context)]
+            obj["status"]["conditions"] = [_gated_condition(write)]
         merge_label_keys(spec, obj["metadata"].get("labels") or {})
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Judge a new pod."""
         errors: Errors = []
         check_pod(errors, obj)
@@ -90,11 +91,11 @@ class PodStrategy(Strategy):
             errors.append(fielderror.forbidden("spec.nodeName", detail))
         return errors
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Nothing but the fields of switched-off features is taken away."""
         drop_disabled_fields(obj["spec"], old["spec"])
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge a changed pod: still valid, and changed only where pods may change."""
         errors: Errors = []
         check_pod(errors, obj)
@@ -106,7 +107,7 @@ class PodStrategy(Strategy):
         """Any change of meaning in the spec."""
         return not same(obj.get("spec"), old.get("spec"))
 
-    def prepare_status(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
         """A kubelet reports status; it may not touch owners or deletion, nor forget what was observed."""
         for field in ("deletionTimestamp", "ownerReferences"):
             copy_field(obj["metadata"], old["metadata"], field)
@@ -116,7 +117,7 @@ class PodStrategy(Strategy):
         keep_observed_generations(status, before)
         mirror_pod_addresses(status)
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge a report about a pod."""
         errors: Errors = []
         check_annotation_changes(errors, obj, old)
@@ -156,11 +157,11 @@ class PodStrategy(Strategy):
         }
 
 
-def _gated_condition(context: WriteContext) -> dict[str, Any]:
+def _gated_condition(write: Write) -> dict[str, Any]:
     return {
         "type": "PodScheduled",
         "status": "False",
-        "lastTransitionTime": format_time(context.now),
+        "lastTransitionTime": format_time(write.now),
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }
@@ -271,15 +272,15 @@ class PodTemplateStrategy(Strategy):
         """The defaults of any template."""
         default_template(obj)
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Drop the fields of switched-off features."""
         drop_disabled_fields(obj["template"]["spec"], None)
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Drop the fields of switched-off features that are not in use."""
         drop_disabled_fields(obj["template"]["spec"], old.get("template", {}).get("spec"))
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """The rules of any template."""
         errors: Errors = []
         check_template(errors, "template", obj["template"])

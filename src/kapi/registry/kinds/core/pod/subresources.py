@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.kinds.fieldchecks import Errors
-    from kapi.registry.strategy import WriteContext
+    from kapi.registry.request import Write
 
 _KEPT_METADATA = ("deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences")
 _ONLY_CPU_AND_MEMORY = "only cpu and memory resources are mutable"
@@ -59,7 +59,7 @@ def _keep_all_but_spec(obj: Object, old: Object) -> None:
 class EphemeralContainersStrategy(PodStrategy):
     """Containers for debugging may be added to a pod, never changed or removed."""
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Take `spec.ephemeralContainers` and nothing else."""
         added = obj["spec"].get("ephemeralContainers")
         obj["spec"] = without(old["spec"], "ephemeralContainers")
@@ -67,7 +67,7 @@ class EphemeralContainersStrategy(PodStrategy):
             obj["spec"]["ephemeralContainers"] = added
         _keep_all_but_spec(obj, old)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge the result and what became of the containers there were."""
         if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
             return [fielderror.forbidden("", "static pods do not support ephemeral containers")]
@@ -94,7 +94,7 @@ class EphemeralContainersStrategy(PodStrategy):
 class ResizeStrategy(PodStrategy):
     """CPU and memory of a running pod may change, as long as its quality-of-service class does not."""
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Take resources and resize policies; everything else stays, unless containers came, went or moved."""
         spec, before = obj["spec"], old["spec"]
         kinds = ("containers", "initContainers")
@@ -106,7 +106,7 @@ class ResizeStrategy(PodStrategy):
         _keep_all_but_spec(obj, old)
         drop_disabled_fields(obj["spec"], before)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Judge a resize."""
         if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
             return [fielderror.forbidden("", "static pods cannot be resized")]

@@ -35,12 +35,11 @@ from kapi.registry.kinds.core.service.validation import (
     update_errors,
 )
 from kapi.registry.kinds.fieldrules import spec_of
-from kapi.registry.strategy import Strategy, WriteContext
+from kapi.registry.strategy import Companions, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kapi.api.meta import Object
+    from kapi.registry.request import Write
 
 _DEFAULT_AFFINITY_SECONDS = 10800
 _DRY_RUN_PORT = 32769
@@ -86,40 +85,40 @@ class ServiceStrategy(Strategy):
                 if entry.get("ip"):
                     entry.setdefault("ipMode", "VIP")
 
-    def prepare_create(self, context: WriteContext, obj: Object) -> None:
+    def prepare_create(self, write: Write, obj: Object) -> None:
         """Settle addresses and families."""
         obj["status"] = {"loadBalancer": {}}
         normalize_cluster_ips(obj, None)
         fill_families(obj, None, self._families)
-        if context.dry_run:
+        if write.dry_run:
             self._fill_placeholders(obj)
 
-    def validate_create(self, context: WriteContext, obj: Object) -> list[FieldError]:
+    def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Families first: nothing else makes sense when they do not."""
         return fill_families(obj, None, self._families) or [
             *service_errors(obj, None),
-            *self._dry_run_errors(context, obj, None),
+            *self._dry_run_errors(write, obj, None),
         ]
 
-    def prepare_update(self, context: WriteContext, obj: Object, old: Object) -> None:
+    def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """Keep what was allocated, settle families, and drop what the new type has no use for."""
         keep_cluster_ips(obj, old)
         _keep_node_ports(obj, old)
         normalize_cluster_ips(obj, old)
         fill_families(obj, old, self._families)
         _drop_type_dependent(obj, old)
-        if context.dry_run:
+        if write.dry_run:
             self._fill_placeholders(obj)
 
-    def validate_update(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Addresses stay once set; the rest as on create."""
         return fill_families(obj, old, self._families) or [
             *update_errors(obj, old),
             *service_errors(obj, old),
-            *self._dry_run_errors(context, obj, old),
+            *self._dry_run_errors(write, obj, old),
         ]
 
-    def validate_status(self, context: WriteContext, obj: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The load balancer's addresses."""
         return status_errors(obj, old)
 
@@ -138,11 +137,13 @@ class ServiceStrategy(Strategy):
 
     # -- pools ------------------------------------------------------------------------------------------------------
 
-    def reserve(self, context: WriteContext, obj: Object, old: Object | None) -> Callable[[bool], None] | None:
-        """Take addresses and node ports, writing them into `obj`; the returned function settles the account."""
-        if context.subresource:
+    def commit_with(self, write: Write, obj: Object | None, old: Object | None) -> Companions | None:
+        """Take addresses and node ports, writing them into `obj`; what is no longer held is given back afterwards."""
+        if obj is None:
+            return Companions(done=lambda committed: self._deleted(old) if committed else None)
+        if write.subresource:
             return None
-        self.pools.ensure_loaded(context.lookup)
+        self.pools.ensure_loaded(write.lookup)
         # What is chosen must not leak into the request's own spec: with another generated name it is chosen anew.
         obj["spec"] = dict(obj["spec"])
         if obj["spec"].get("ports"):
@@ -154,11 +155,11 @@ class ServiceStrategy(Strategy):
         except BaseException:
             claim.settle(committed=False)
             raise
-        return lambda committed: claim.settle(committed=committed)
+        return Companions(done=lambda committed: claim.settle(committed=committed))
 
-    def removed(self, namespace: str, name: str) -> None:
-        """Give back what a deleted Service held."""
-        self.pools.forget(namespace, name)
+    def _deleted(self, service: Object | None) -> None:
+        if service is not None:
+            self.pools.forget(service["metadata"]["namespace"], service["metadata"]["name"])
 
     def _fill_placeholders(self, obj: Object) -> None:
         """What a dry run shows where the pools would have chosen."""
@@ -174,11 +175,11 @@ class ServiceStrategy(Strategy):
         if needs_health_check(obj) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = taken + 1
 
-    def _dry_run_errors(self, context: WriteContext, obj: Object, old: Object | None) -> list[FieldError]:
-        """What `reserve` would have refused, as far as it can be told without taking anything."""
-        if not context.dry_run:
+    def _dry_run_errors(self, write: Write, obj: Object, old: Object | None) -> list[FieldError]:
+        """What `commit_with` would have refused, as far as it can be told without taking anything."""
+        if not write.dry_run:
             return []
-        self.pools.ensure_loaded(context.lookup)
+        self.pools.ensure_loaded(write.lookup)
         errors = []
         held_ips, held_ports = (cluster_ips(old), node_ports(old)) if old else ([], [])
         for address in cluster_ips(obj):

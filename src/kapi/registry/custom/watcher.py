@@ -1,7 +1,7 @@
-"""Watching a version that a webhook converts to: events stand in line while somebody else is asked.
+"""The watcher of a version that a webhook converts to: events are queued while the webhook converts them.
 
-Everybody else's watcher is handed an event and writes it at once. This one keeps the order by working through its line
-one batch at a time; a webhook that is slow delays its own watchers only, and one that is too slow loses them.
+Other watchers write an event when they are offered it. This one keeps the order by converting its queue one batch at a
+time; a slow webhook delays its own watchers only, and one that is too slow loses them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from kapi.cache.watcher import Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from kapi.cache.watchcache import Event, Item
-    from kapi.registry.store import Store
 
 BATCH = 500
 MAX_WAITING = 10_000
-"""Events that may stand in line; then the peer is cut off, as one that does not read would be."""
+"""Events that may be queued; beyond that the client is cut off, as one that does not read would be."""
 
 
 class ConvertingWatcher(Watcher):
@@ -29,49 +28,54 @@ class ConvertingWatcher(Watcher):
     Promise: what is sent is a prefix of what was offered, in order; nothing is sent after a failure.
     """
 
-    __slots__ = ("_line", "_sent", "_store", "_task", "_wake", "failed")
+    __slots__ = ("_convert", "_failed", "_queue", "_sent", "_task", "_wake")
 
-    def __init__(self, watcher: Watcher, store: Store) -> None:
+    def __init__(self, watcher: Watcher, convert: Callable[[Iterable[Item]], Awaitable[None]]) -> None:
         super().__init__(watcher.cache, watcher.prefix, watcher.matches, watcher.encoder, watcher.outlet)
-        self._store = store
-        self._line: deque[Event] = deque()
+        self._convert = convert
+        self._queue: deque[Event] = deque()
         self._wake = asyncio.Event()
         self._sent = asyncio.Event()
         self._sent.set()
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.ensure_future(self._work())
 
     def offer(self, events: Iterable[Event]) -> None:
-        """Put events in line; those that do not concern this watcher are not worth asking anybody about."""
+        """Queue the events that concern this watcher."""
         wanted = [event for event in events if self._is_near(event)]
-        if not wanted or self.failed.done():
+        if not wanted or self._failed.done():
             return
-        self._line.extend(wanted)
-        if len(self._line) > MAX_WAITING:
+        self._queue.extend(wanted)
+        if len(self._queue) > MAX_WAITING:
             self.cache.remove(self)
-            self._line.clear()
+            self._queue.clear()
             self.outlet.abort()
             return
         self._sent.clear()
         self._wake.set()
 
     @property
+    def failed(self) -> asyncio.Future[None]:
+        """Done with the error of a conversion that failed."""
+        return self._failed
+
+    @property
     def is_idle(self) -> bool:
-        """Whether everything offered has been sent."""
+        """True when everything offered has been sent."""
         return self._sent.is_set()
 
     async def flush(self) -> None:
-        """Wait until everything offered has been sent; raises what went wrong."""
+        """Wait until everything offered has been sent; raises the error of a conversion that failed."""
         await self._sent.wait()
-        if self.failed.done():
-            self.failed.result()
+        if self._failed.done():
+            self._failed.result()
 
-    async def finish(self) -> None:
-        """Stop; what still stands in line is dropped."""
+    async def close(self) -> None:
+        """Stop; what is still queued is dropped."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self.failed.done():
-            self.failed.exception()  # the session has told the peer
+        if self._failed.done():
+            self._failed.exception()  # the watch has sent it to the client
 
     def _is_near(self, event: Event) -> bool:
         item = event.item
@@ -81,28 +85,28 @@ class ConvertingWatcher(Watcher):
         try:
             while True:
                 await self._wake.wait()
-                while self._line:
-                    batch = [self._line.popleft() for _ in range(min(BATCH, len(self._line)))]
+                while self._queue:
+                    batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
                     await self._send(batch)
                 self._wake.clear()
                 self._sent.set()
         except Exception as error:
-            self._line.clear()
-            self.failed.set_exception(error)
+            self._queue.clear()
+            self._failed.set_exception(error)
             self._sent.set()
 
     async def _send(self, batch: list[Event]) -> None:
-        await self._store.prepare(self._shown(batch))
+        await self._convert(self._shown(batch))
         for event in batch:
             if event.deleted and event.previous is not None:
-                # Its last state once more, which has just been converted.
+                # The last state, which has just been converted.
                 event.item = event.previous.at(event.item.revision)
         super().offer(batch)
         for event in batch:
             event.chunks = {}
 
     def _shown(self, batch: list[Event]) -> list[Item]:
-        """What has to be converted for these events: former states only where a selector may ask about them."""
+        """The items to convert for these events: former states only where a selector may read them."""
         items: dict[Item, None] = {}
         for event in batch:
             if event.previous is not None and (self.matches is not None or event.deleted):

@@ -1,7 +1,7 @@
-"""Who owns which field: the field manager of every endpoint, and the name a request writes under.
+"""Field managers: the one of every endpoint, which records in managedFields who owns which field.
 
-Ownership is recorded in the version of the URL, after defaulting and before admission, as the reference does:
-defaults belong to whoever wrote the object, what admission adds belongs to nobody.
+Ownership is recorded in the version of the request, after defaulting and before admission, as kube-apiserver does:
+defaults belong to the manager that wrote the object, and what admission adds belongs to no manager.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from kapi.api.ownership.apply import excluding, only
 from kapi.api.ownership.fieldset import ANY, fields
 from kapi.api.ownership.managedfields import FieldManager
 from kapi.registry.custom.conversion import relabel
-from kapi.registry.custom.store import CustomStore
 from kapi.registry.encoding import encode
 from kapi.registry.strategy import copy_field
 
@@ -25,17 +24,15 @@ if TYPE_CHECKING:
     from kapi.api.ownership.apply import Filter
     from kapi.api.ownership.shape import Shape
     from kapi.registry.catalog import Catalog
+    from kapi.registry.encoding import HubObject
+    from kapi.registry.request import Write
     from kapi.registry.resource import Resource
     from kapi.registry.store import Store
-    from kapi.server.context import Context
-    from kapi.server.handlers.options import WriteOptions
-
-MAX_MANAGER_BYTES = 128
 
 T = TypeVar("T")
 
 
-class Owners:
+class FieldManagers:
     """The field managers of a catalog, made on first use."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -60,6 +57,28 @@ class Owners:
                 has_fixed_schema=resource.custom is None,
             )
         return manager
+
+    async def record(self, write: Write, new: HubObject) -> None:
+        """Set the managedFields of `new`, which is about to replace `write.old`, to what its field manager now owns."""
+        resource, old = write.resource, write.old
+        manager = self.of(resource, write.subresource)
+        if resource.from_hub is None:
+            if resource.stored.converter is None:
+                manager.update(old, new, manager=write.field_manager, now=write.now)
+                return
+
+            def updated() -> Object:
+                draft = {**new, "metadata": dict(new["metadata"])}
+                manager.update(old, draft, manager=write.field_manager, now=write.now)
+                return draft
+
+            copy_field(new["metadata"], (await with_conversions(resource, updated))["metadata"], "managedFields")
+            return
+        shown = resource.convert_out(new)
+        shown["metadata"] = dict(shown["metadata"])
+        before = None if old is None else resource.convert_out(old)
+        manager.update(before, shown, manager=write.field_manager, now=write.now)
+        copy_field(new["metadata"], shown["metadata"], "managedFields")
 
     def _at_version(self, resource: Resource | None, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
         """An object, which says in which version it is, in another; None when that version is not served."""
@@ -87,7 +106,7 @@ class Owners:
 
 
 class _Unconverted(Exception):
-    """An object is needed in another version, and only a webhook can tell what it is there."""
+    """Raised when an object is needed in another version that only a webhook can convert it to."""
 
     def __init__(self, obj: Object, api_version: str) -> None:
         super().__init__(api_version)
@@ -99,14 +118,14 @@ class _Unconverted(Exception):
 _converted: ContextVar[dict[tuple[bytes, str], Object]] = ContextVar("converted")
 
 
-async def beside(resource: Resource, work: Callable[[], T]) -> T:
+async def with_conversions(resource: Resource, work: Callable[[], T]) -> T:
     """Do the work of a field manager, which must change nothing until it is done.
 
-    Where it needs an object that a webhook converts, the webhook is asked and the work begun anew with the answer at
-    hand. A thread could wait inside the work instead; but threads are few, and one webhook that hangs would have all.
+    Where it needs an object that a webhook converts, the webhook is asked and the work begun again with the answer at
+    hand. A thread could wait inside the work instead; but threads are few, and one webhook that hangs would block all.
     """
     store = resource.stored
-    if not isinstance(store, CustomStore) or not store.is_remote:
+    if store.converter is None:
         return work()
     known: dict[tuple[bytes, str], Object] = {}
     _converted.set(known)
@@ -118,12 +137,11 @@ async def beside(resource: Resource, work: Callable[[], T]) -> T:
 
 
 def _convert_now(store: Store, obj: Object, api_version: str) -> Object:
-    """A custom object in another version; only `beside` can have it done if somebody must be asked."""
-    assert isinstance(store, CustomStore)
+    """A custom object in another version; within `with_conversions` where a webhook converts."""
     if store.converter is None:
         return relabel(obj, api_version)
     if "apiVersion" not in obj:
-        return obj  # what is not there yet is not there in any version
+        return obj  # an object that does not exist yet is empty in every version
     missing = _Unconverted(obj, api_version)
     found = _converted.get().get(missing.key)
     if found is None:
@@ -132,7 +150,7 @@ def _convert_now(store: Store, obj: Object, api_version: str) -> Object:
 
 
 def _ignored(resource: Resource, subresource: str) -> Filter | None:
-    """What an endpoint does not write, and nobody can therefore own through it."""
+    """The filter of the fields that an endpoint does not write, and no manager can own through it."""
     strategy = resource.stored.strategy
     if subresource == "status" and strategy.is_custom:
         return only(fields("status"))
@@ -151,35 +169,3 @@ def _ignored(resource: Resource, subresource: str) -> Filter | None:
     if subresource == "approval":
         return excluding(fields("spec"))
     return excluding(fields("status")) if strategy.has_status else None
-
-
-def manager_name(context: Context, options: WriteOptions) -> str:
-    """Under which name a request writes: what it says, else the program's name from its User-Agent."""
-    if options.field_manager:
-        return options.field_manager
-    program = context.request.headers.get("user-agent", "").partition("/")[0]
-    printable = "".join(character for character in program if character.isprintable())
-    return printable.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
-
-
-async def record(context: Context, old: Object | None, new: Object, options: WriteOptions) -> None:
-    """Write down in `new` (the stored version, about to be written) who owns its fields; `old` is what it replaces."""
-    resource = context.served
-    manager = context.services.owners.of(resource, context.info.subresource)
-    name, now = manager_name(context, options), context.services.clock.now()
-    if resource.from_hub is None:
-        if not resource.stored.is_remote:
-            manager.update(old, new, manager=name, now=now)
-            return
-
-        def updated() -> Object:
-            draft = {**new, "metadata": dict(new["metadata"])}
-            manager.update(old, draft, manager=name, now=now)
-            return draft
-
-        copy_field(new["metadata"], (await beside(resource, updated))["metadata"], "managedFields")
-        return
-    shown = resource.convert_out(new)
-    shown["metadata"] = dict(shown["metadata"])
-    manager.update(None if old is None else resource.convert_out(old), shown, manager=name, now=now)
-    copy_field(new["metadata"], shown["metadata"], "managedFields")

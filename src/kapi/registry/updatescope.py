@@ -1,0 +1,89 @@
+"""Update scopes: the part of an object that an endpoint may change, and the kind it speaks.
+
+The main endpoint and /status take the whole object and restore what they may not change. /scale (`scale.py`) takes a
+kind of its own, whose values end up in the object. The write path (`write.py`) asks the scope at each of its steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.registry.strategy import copy_field
+
+if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
+    from kapi.registry.encoding import HubObject
+    from kapi.registry.request import Write
+    from kapi.registry.strategy import Strategy
+
+
+class UpdateScope:
+    """The main endpoint of a kind, or a sub-resource with a strategy of its own that takes the whole object."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+
+    # -- the steps before prepare -----------------------------------------------------------------------------------
+
+    def live(self, write: Write, item: Item) -> Object:
+        """The current state in the version of the request, for a patch or an apply to change."""
+        return write.resource.convert_out(write.store.decode(item))
+
+    def convert_in(self, write: Write, obj: Object) -> HubObject:
+        """The wanted state in the version of the store."""
+        return write.resource.convert_in(obj)
+
+    def default(self, write: Write, obj: HubObject) -> None:
+        """Fill in the defaults, in place."""
+        write.store.strategy.default(obj)
+
+    async def record_owners(self, write: Write, obj: HubObject) -> None:
+        """Set the managedFields of an object that the field manager of the write creates or updates."""
+        if write.field_managers is not None:
+            await write.field_managers.record(write, obj)
+
+    def admitted(self, obj: HubObject) -> Object:
+        """The object as admission sees it."""
+        return obj
+
+    def merge(self, write: Write, obj: HubObject, item: Item) -> HubObject:
+        """The whole object to store, from what came out of mutating admission."""
+        return obj
+
+    # -- prepare and validate ---------------------------------------------------------------------------------------
+
+    def prepare(self, write: Write, obj: Object, old: Object) -> None:
+        """Restore what this endpoint may not change, then let the kind correct the rest."""
+        strategy = self.strategy
+        if strategy.has_status:
+            copy_field(obj, old, "status")
+        strategy.prepare_update(write, obj, old)
+        if strategy.tracks_generation and strategy.generation_changed(obj, old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def validate(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
+        """Validate the change."""
+        return self.strategy.validate_update(write, obj, old)
+
+
+class StatusScope(UpdateScope):
+    """The /status endpoint: status, and metadata as far as the kind allows."""
+
+    def prepare(self, write: Write, obj: Object, old: Object) -> None:
+        """Restore everything but status and metadata."""
+        for key in obj.keys() - {"metadata", "status"}:
+            del obj[key]
+        for key in old.keys() - {"metadata", "status"}:
+            obj[key] = old[key]
+        if self.strategy.resets_metadata_on_status:
+            entries = obj["metadata"].get("managedFields")
+            obj["metadata"] = {**old["metadata"], **({"managedFields": entries} if entries else {})}
+        elif self.strategy.resets_labels_on_status:
+            copy_field(obj["metadata"], old["metadata"], "labels")
+        self.strategy.prepare_status(write, obj, old)
+
+    def validate(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
+        """Validate the status."""
+        return self.strategy.validate_status(write, obj, old)

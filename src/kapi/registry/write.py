@@ -1,0 +1,556 @@
+"""The write path: every create, update, patch, apply, sub-resource write and delete goes through here, in these steps.
+
+    convert to the stored version → default → record field owners → mutating admission
+      → check again what admission changed → prepare → validate → validating admission → commit
+
+`create`, `update` and `delete` are the three ways in; `_wanted` has the steps up to mutating admission, which creates
+and updates share. All of it runs inside one retry loop (`_until_committed`): when another client has changed the object
+meanwhile, everything is decided again on the newer state, admission included. A dry run skips the commit only.
+
+A request is described by one `Write`, which strategies, admission plug-ins and field managers are all given. Handlers
+decode a request, build its `Write`, call one function of this module and encode what it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError
+from kapi.api.fielderror import invalid
+from kapi.api.go.text import quote
+from kapi.api.meta import format_time, is_deleting
+from kapi.api.names import generate_name
+from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
+from kapi.api.ownership import managedfields
+from kapi.registry import deletion
+from kapi.registry.deletion import DeleteOptions
+from kapi.registry.encoding import HubObject, copy_of, decode
+from kapi.registry.request import CREATE, UPDATE
+from kapi.registry.store import ReadyItem
+from kapi.registry.strategy import copy_field
+from kapi.registry.uid import new_uid
+from kapi.storage.interface import RevisionMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from typing import Any
+
+    from kapi.api.fielderror import FieldError
+    from kapi.api.meta import Object
+    from kapi.cache.watchcache import Item
+    from kapi.registry.request import Write
+    from kapi.registry.store import Store
+    from kapi.registry.updatescope import UpdateScope
+
+GENERATE_ATTEMPTS = 8
+MAX_REVISION_DIGITS = 19
+CATCH_UP_SECONDS = 3.0
+"""How long a writer that lost a race waits for the watch cache to have the state that won."""
+
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_DUPLICATE_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, "
+    "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+)
+_AFTER_ADMISSION = " after mutating admission happens"
+_INVALID_MANAGED_FIELDS = (
+    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "
+    "admission controller; please fix your requests: {}"
+)
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+T = TypeVar("T")
+
+
+# -- the wanted state ------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """The wanted state of an object: a request body, or what a patch or an apply makes of the current state."""
+
+    applies = False
+    """Server-side apply: merging the configuration has recorded the field owners."""
+    is_patch = False
+    """A uid in the wanted state is a change, which is forbidden; in a body it is a precondition."""
+
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """The wanted state in the version of the request; called again when another client was faster.
+
+        `live` returns the current state in that version, a fresh copy each time; it is None when there is no object.
+        """
+        raise NotImplementedError
+
+
+class Body(Source):
+    """A request body that is the wanted state. It is changed in place unless it `may_repeat`."""
+
+    def __init__(self, obj: Object, *, may_repeat: bool = False) -> None:
+        self._obj = obj
+        self._may_repeat = may_repeat
+
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """The body, or a copy of it."""
+        obj: Object = copy_of(self._obj) if self._may_repeat else self._obj
+        return obj
+
+
+class Written(NamedTuple):
+    """The outcome of a write: the state now, and whether the write created or deleted the object."""
+
+    item: ReadyItem
+    created: bool = False
+    deleted: bool = False
+
+
+async def _until_committed(store: Store, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Repeat an attempt while what it read changes before its commit: the one place where a lost race is handled."""
+    while True:
+        try:
+            if store.lock is None:
+                return await attempt()
+            async with store.lock:
+                return await attempt()
+        except RevisionMismatch as lost:
+            # The cache has the state that won, unless another server wrote it.
+            await store.hub.wait_for(lost.actual, seconds=CATCH_UP_SECONDS)
+
+
+# -- convert, default, record field owners, mutating admission -------------------------------------------------------
+
+
+async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item | None) -> HubObject:
+    """The object to store, through every step up to mutating admission; `item` is None on create."""
+    old = write.old
+    obj = scope.convert_in(write, await source(None if item is None else partial(scope.live, write, item)))
+    metadata = obj["metadata"]
+    if item is None:
+        for key in _SYSTEM_FIELDS:
+            metadata.pop(key, None)
+        write.name = metadata.get("name", "")
+    _drop_duplicate_owners(write, metadata, "")
+    if not (source.applies and old is not None and _applies_nothing(write, obj, old)):
+        scope.default(write, obj)
+    if not source.applies:
+        await scope.record_owners(write, obj)
+    entries = metadata.get("managedFields")
+    await write.admission.mutate(write, obj, None if old is None else scope.admitted(old))
+    _check_after_admission(write, obj["metadata"], entries)
+    return obj if item is None else scope.merge(write, obj, item)
+
+
+def _applies_nothing(write: Write, obj: Object, old: Object) -> bool:
+    """Return True if an apply changes field owners only: then a custom object gets no defaults it did not have.
+
+    Another version than the stored one may have defaults of its own.
+    """
+    if write.resource.custom is None:
+        return False
+    before, after = ({**one, "metadata": {**one["metadata"], "managedFields": None}} for one in (old, obj))
+    return before == after
+
+
+def _check_after_admission(write: Write, metadata: Object, entries: list[Object] | None) -> None:
+    """Check what a plug-in may have broken: owner references, and managedFields, which go back to what they were."""
+    _drop_duplicate_owners(write, metadata, _AFTER_ADMISSION)
+    changed = metadata.get("managedFields")
+    if changed is entries or changed == entries:
+        return
+    try:
+        managedfields.decode(changed or [])
+    except (ValueError, AttributeError) as error:
+        write.warnings.append(_INVALID_MANAGED_FIELDS.format(error))
+        metadata["managedFields"] = entries
+        if not entries:
+            del metadata["managedFields"]
+
+
+def _drop_duplicate_owners(write: Write, metadata: Object, when: str) -> None:
+    """Keep identical owner references once, and warn."""
+    owners = metadata.get("ownerReferences")
+    if not owners or len(owners) < 2:
+        return
+    kept: list[Object] = []
+    duplicates: dict[str, None] = {}
+    for owner in owners:
+        if owner in kept:
+            duplicates[str(owner.get("uid", ""))] = None
+        else:
+            kept.append(owner)
+    if duplicates:
+        write.warnings.append(_DUPLICATE_OWNERS.format(when, ", ".join(duplicates)))
+        metadata["ownerReferences"] = kept
+
+
+# -- create ----------------------------------------------------------------------------------------------------------
+
+
+async def create(write: Write, source: Source) -> Written:
+    """Store a new object."""
+    store = write.store
+    if store.lock is None:
+        return await _create(write, source)
+    async with store.lock:
+        return await _create(write, source)
+
+
+async def _create(write: Write, source: Source) -> Written:
+    store = write.store
+    write.operation, write.old = CREATE, None
+    obj = await _wanted(write, source, store.object_scope, None)
+    metadata = obj["metadata"]
+    store.check_creation(metadata.get("name", ""))
+    _refuse_version(write, metadata)
+    generated = not metadata.get("name") and bool(metadata.get("generateName"))
+    for attempt in range(GENERATE_ATTEMPTS):
+        if generated:
+            metadata["name"] = generate_name(metadata["generateName"])
+        # Each name is tried with an object whose top level and metadata are its own.
+        candidate = HubObject({**obj, "metadata": dict(metadata)}) if generated else obj
+        prepare_create(write, candidate)
+        await _validate(write, candidate, partial(create_errors, write, candidate))
+        write.warnings += store.strategy.warnings(candidate, None)
+        await write.admission.validate(write, candidate, None)
+        store.complete(write, candidate)
+        try:
+            return await _insert(write, candidate)
+        except AlreadyExists:
+            if not generated or attempt == GENERATE_ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _refuse_version(write: Write, metadata: Object) -> None:
+    version = metadata.pop("resourceVersion", "")
+    number = version.isascii() and version.isdigit() and len(version) <= MAX_REVISION_DIGITS
+    if not write.dry_run and number and int(version) != 0:
+        raise PlainError("resourceVersion should not be set on objects to be created")
+
+
+def prepare_create(write: Write, obj: Object) -> None:
+    """Set the fields of a new object that belong to the server, in place."""
+    metadata, strategy = obj["metadata"], write.store.strategy
+    metadata["uid"] = new_uid()
+    metadata["creationTimestamp"] = format_time(write.now)
+    if strategy.has_status and not strategy.keeps_status_on_create:
+        obj.pop("status", None)
+    if strategy.tracks_generation:
+        metadata["generation"] = 1
+    strategy.prepare_create(write, obj)
+
+
+def create_errors(write: Write, obj: Object) -> list[FieldError]:
+    """Validate a new object that was prepared."""
+    store, strategy = write.store, write.store.strategy
+    errors = validate_object_meta(
+        obj["metadata"],
+        namespaced=store.namespaced,
+        name_rule=strategy.validate_name,
+        path="metadata",
+        builtin=not strategy.allows_any_finalizer,
+    )
+    errors += strategy.validate_create(write, obj)
+    if strategy.validates_by_schema:
+        errors += store.schema().validate(obj)
+    return errors
+
+
+async def _validate(write: Write, obj: Object, errors: Callable[[], list[FieldError]]) -> None:
+    """Raise Invalid; kinds whose validation may take long are validated off the event loop."""
+    store = write.store
+    found = await asyncio.to_thread(errors) if store.strategy.validates_off_loop(obj) else errors()
+    if found:
+        raise Invalid.of(store.group_kind, obj["metadata"].get("name", ""), found)
+
+
+async def _insert(write: Write, obj: HubObject) -> Written:
+    store, metadata = write.store, obj["metadata"]
+    name = metadata["name"]
+    try:
+        key = store.key(metadata.get("namespace", ""), name)
+    except ValueError:
+        wrong = invalid("metadata.name", name, "may not contain control characters")
+        raise Invalid.of(store.group_kind, name, [wrong]) from None
+    while True:
+        existing = store.cache.get(key)
+        if existing is not None:
+            raise _exists(store, metadata, existing)
+        if write.dry_run:
+            return Written(store.preview(key, obj), created=True)
+        try:
+            return Written(await _commit(write, key, obj, 0), created=True)
+        except RevisionMismatch as lost:
+            if lost.key == key:
+                raise _exists(store, metadata, store.cache.get(key)) from None
+            # Something that is committed with the object has changed, so that is decided again; the object is not.
+
+
+def _exists(store: Store, metadata: Object, existing: Item | None) -> AlreadyExists:
+    if metadata.get("generateName"):
+        return AlreadyExists.generated(store.resource, metadata["name"])
+    # The metadata is the same in every version, so there is nothing to convert.
+    deleting = existing is not None and is_deleting(decode(store.head, existing.body))
+    return AlreadyExists.of(store.resource, metadata["name"], deleting=deleting)
+
+
+# -- update ----------------------------------------------------------------------------------------------------------
+
+
+async def update(
+    write: Write,
+    source: Source,
+    scope: UpdateScope | None = None,
+    *,
+    may_create: Callable[[], Awaitable[None]] | None = None,
+) -> Written:
+    """Change an object, as far as the scope of an endpoint allows.
+
+    The wanted state is conditional when it carries a resourceVersion: then a lost race is a Conflict. Otherwise the
+    update is decided again on the winner's state until it is committed.
+
+    Where `may_create` is given, an object that does not exist is created; it raises when the user may not create.
+    """
+    scope = scope or write.store.object_scope
+    return await _until_committed(write.store, partial(_update_or_create, write, source, scope, may_create))
+
+
+async def _update_or_create(
+    write: Write, source: Source, scope: UpdateScope, may_create: Callable[[], Awaitable[None]] | None
+) -> Written:
+    store = write.store
+    item = await store.find_ready(write.namespace, write.name)
+    if item is not None:
+        write.operation = UPDATE
+        return await _update(write, source, scope, item)
+    if may_create is None:
+        raise NotFound.of(store.resource, write.name)
+    await may_create()
+    name = write.name
+    try:
+        return await _create(write, _Missing(write, source))
+    except AlreadyExists:
+        # Another client was faster to create it: update that.
+        write.name = name
+        raise RevisionMismatch(store.key(write.namespace, name), 0, 0) from None
+
+
+class _Missing(Source):
+    """The wanted state of an object that an update or an apply creates because there is none."""
+
+    def __init__(self, write: Write, source: Source) -> None:
+        self._write = write
+        self._source = source
+        self.applies = source.applies
+
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """The wanted state, whose resourceVersion is ignored and which must not have a uid."""
+        obj = await self._source(None)
+        metadata, write = obj["metadata"], self._write
+        if metadata.get("uid"):
+            key = write.store.key(write.namespace, write.name)
+            raise Conflict.of(
+                write.store.resource,
+                write.name,
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ",
+            )
+        metadata.pop("resourceVersion", None)
+        return obj
+
+
+async def _update(write: Write, source: Source, scope: UpdateScope, item: ReadyItem) -> Written:
+    store = write.store
+    old = write.old = store.decode(item)
+    obj = await _wanted(write, source, scope, item)
+    _check_preconditions(store, item, obj, old, is_patch=source.is_patch)
+    prepare_update(write, scope, obj, old)
+    await _validate(write, obj, partial(update_errors, write, scope, obj, old))
+    write.warnings += store.strategy.warnings(obj, old)
+    await write.admission.validate(write, scope.admitted(obj), scope.admitted(old))
+    store.complete(write, obj)
+    managedfields.keep_times(old, obj)
+    return await _replace(write, item, obj, old)
+
+
+def _check_preconditions(store: Store, item: Item, obj: Object, old: Object, *, is_patch: bool) -> None:
+    metadata = obj["metadata"]
+    name = item.name
+    wanted = metadata.get("uid")
+    current = old["metadata"].get("uid")
+    if not wanted:
+        metadata["uid"] = current
+    elif wanted != current and not is_patch:
+        raise Conflict.of(
+            store.resource,
+            name,
+            f"StorageError: invalid object, Code: 4, Key: {item.key}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {current}",
+        )
+    version = metadata.get("resourceVersion") or "0"
+    if not (version.isascii() and version.isdigit()):
+        raise PlainError(f"strconv.ParseUint: parsing {quote(version)}: invalid syntax")
+    if len(version) > MAX_REVISION_DIGITS:
+        raise PlainError(f"strconv.ParseUint: parsing {quote(version)}: value out of range")
+    if int(version) == 0:
+        if not store.strategy.allow_unconditional_update:
+            raise Invalid.of(
+                GroupKind(store.resource.group, store.resource.resource),
+                name,
+                [invalid("metadata.resourceVersion", 0, "must be specified for an update")],
+            )
+    elif int(version) != item.revision:
+        raise Conflict.modified(store.resource, name)
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+
+
+def prepare_update(write: Write, scope: UpdateScope, obj: Object, old: Object) -> None:
+    """Restore the fields of a changed object that belong to the server, in place."""
+    metadata, before = obj["metadata"], old["metadata"]
+    for key in ("generation", "creationTimestamp", "selfLink"):
+        copy_field(metadata, before, key)
+    if "deletionTimestamp" in before:
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
+        if "deletionGracePeriodSeconds" in before:
+            metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
+    scope.prepare(write, obj, old)
+
+
+def update_errors(write: Write, scope: UpdateScope, obj: Object, old: Object) -> list[FieldError]:
+    """Validate a changed object that was prepared."""
+    store = write.store
+    builtin = not store.strategy.allows_any_finalizer
+    errors = validate_object_meta(
+        obj["metadata"], namespaced=store.namespaced, name_rule=_any_name, path="metadata", builtin=builtin
+    )
+    errors += validate_object_meta_update(obj["metadata"], old["metadata"], builtin=builtin)
+    errors += scope.validate(write, obj, old)
+    if store.strategy.validates_by_schema:
+        errors += store.schema().validate(obj)
+    return errors
+
+
+def _any_name(name: str, *, prefix: bool = False) -> list[str]:
+    """Names were validated when the object was created; rules may have grown stricter since."""
+    return []
+
+
+async def guaranteed_update(write: Write, change: Callable[[Item, HubObject], HubObject]) -> Written:
+    """Change an object on the server's own behalf: without defaulting, admission and validation.
+
+    `change` is given the current state, which it may change, and returns the new one; it is called again when another
+    client was faster. It raises to give up.
+    """
+    store = write.store
+
+    async def attempt() -> Written:
+        item = await store.fetch(write.namespace, write.name)
+        old = write.old = store.decode(item)
+        return await _replace(write, item, change(item, store.decode(item)), old)
+
+    return await _until_committed(store, attempt)
+
+
+# -- delete ----------------------------------------------------------------------------------------------------------
+
+
+async def delete(write: Write) -> Written:
+    """Delete an object, or mark it for deletion; `deleted` in the outcome says which."""
+    return await _until_committed(write.store, partial(_delete, write))
+
+
+async def _delete(write: Write) -> Written:
+    store, options = write.store, write.options
+    assert isinstance(options, DeleteOptions)
+    item = await store.fetch(write.namespace, write.name)
+    old = write.old = store.decode(item)
+    store.check_deletion(item, old, options)
+    if is_deleting(old) and store.is_held(old):
+        return Written(item)
+    await write.admission.mutate(write, None, old)
+    await write.admission.validate(write, None, old)
+    plan = deletion.plan(write, old, options)
+    if write.dry_run:
+        shown = item if plan.marked is old else store.preview(item.key, plan.marked, item)
+        return Written(shown, deleted=plan.deletes)
+    if plan.marked is old:
+        return await _remove(write, item, old) if plan.deletes else Written(item)
+    if not plan.deletes:
+        return Written(await store.put(item.key, plan.marked, item.revision))
+    # A request may be cancelled while it waits. An object that is marked is deleted all the same.
+    return await asyncio.shield(asyncio.ensure_future(_mark_and_remove(write, item, plan.marked, options)))
+
+
+async def _mark_and_remove(write: Write, item: Item, marked: HubObject, options: DeleteOptions) -> Written:
+    """Delete an object of a kind with graceful deletion at once: watchers see the mark first, as in Kubernetes."""
+    last = await write.store.put(item.key, marked, item.revision)
+    if options.resource_version is not None:
+        write.options = replace(options, resource_version=str(last.revision))
+    try:
+        return await _remove(write, last, marked)
+    except RevisionMismatch as lost:
+        if lost.actual:
+            raise
+        return Written(last, deleted=True)  # another client deleted it after it was marked
+
+
+# -- admission alone -------------------------------------------------------------------------------------------------
+
+
+async def admit(write: Write, obj: Object) -> None:
+    """Run admission for what is created but not stored (a Binding, an Eviction), and for CONNECT."""
+    await write.admission.mutate(write, obj, None)
+    await write.admission.validate(write, obj, None)
+
+
+# -- commit ----------------------------------------------------------------------------------------------------------
+
+
+async def _replace(write: Write, item: ReadyItem, obj: HubObject, old: HubObject) -> Written:
+    """Commit a changed object, its deletion if the change ends one, or nothing if nothing changed."""
+    store = write.store
+    if _same(obj, old):
+        return Written(await store.unchanged(item))
+    deleted = store.should_delete(obj, old)
+    if write.dry_run:
+        return Written(store.preview(item.key, obj, item), deleted=deleted)
+    if deleted:
+        await _remove(write, item, old)
+        return Written(store.preview(item.key, obj, item), deleted=True)
+    return Written(await _commit(write, item.key, obj, item.revision))
+
+
+async def _commit(write: Write, key: str, obj: HubObject, expected: int) -> ReadyItem:
+    """Commit an object, with what its kind commits together with it."""
+    store = write.store
+    companions = store.strategy.commit_with(write, obj, write.old)
+    if companions is None:
+        return await store.put(key, obj, expected)
+    return await _followed(store.put(key, obj, expected), companions.done)
+
+
+async def _remove(write: Write, item: ReadyItem, old: HubObject) -> Written:
+    """Commit the deletion of an object, with what its kind commits together with it."""
+    store = write.store
+    companions = store.strategy.commit_with(write, None, old)
+    if companions is None:
+        revision = await store.remove(item)
+    else:
+        revision = await _followed(store.remove(item), companions.done)
+    return Written(ReadyItem(item.at(revision)), deleted=True)
+
+
+async def _followed(commit: Coroutine[Any, Any, T], done: Callable[[bool], None]) -> T:
+    """Commit, and say whether it went through, even if the request is cancelled while the commit is on its way."""
+    task = asyncio.ensure_future(commit)
+    task.add_done_callback(lambda ended: done(not ended.cancelled() and ended.exception() is None))
+    return await asyncio.shield(task)
+
+
+def _same(obj: Object, old: Object) -> bool:
+    """Return True if a write would change nothing. In Python `True == 1`, so equal objects are compared as JSON too."""
+    return obj == old and _canonical(obj) == _canonical(old)
