@@ -145,7 +145,7 @@ def test_a_reconcile_that_hangs_does_not_keep_the_server_from_stopping():
     run(main())
 
 
-def test_the_inventory_knows_each_stored_resource_once():
+def test_the_view_has_each_stored_resource_once():
     @with_controllers()
     async def check(api):
         view = CacheView(api.catalog)
@@ -161,7 +161,7 @@ def test_the_inventory_knows_each_stored_resource_once():
     check()
 
 
-def test_the_loopback_client_is_a_client_like_any_other():
+def test_the_loopback_client_creates_reads_and_watches():
     @with_controllers()
     async def check(api):
         client = loopback_client(api.transport, agent="an-agent")

@@ -101,7 +101,7 @@ async def test_an_update_of_a_namespace_populates_nothing(api):
     ],
     ids=["both", "accounts", "authority", "no authority", "neither"],
 )
-def test_what_is_switched_off_is_not_populate(controllers, authority, accounts, maps):
+def test_objects_of_disabled_controllers_are_not_created(controllers, authority, accounts, maps):
     @with_controllers()
     async def check(api):
         _populate(api, controllers, authority)
@@ -111,13 +111,13 @@ def test_what_is_switched_off_is_not_populate(controllers, authority, accounts, 
     check()
 
 
-def test_nothing_to_furnish_is_no_namespace_populator():
+def test_without_objects_there_is_no_populator():
     assert namespace_populator(None, (), PEM) is None
     assert namespace_populator(None, (names.ROOT_CA_CERTIFICATE_PUBLISHER,), b"") is None
 
 
 @with_controllers()
-async def test_namespace_is_there_although_it_could_not_be_populate(api):
+async def test_a_namespace_is_created_though_populating_it_fails(api):
     stranger = InProcessTransport(api.pipeline, "eve", ())
     namespace_store(api.catalog).populate = namespace_populator(stranger, BOTH, PEM)
     await _ns(api)
