@@ -1,1 +1,1 @@
-"""What objects count for in a ResourceQuota. Pure: objects in, amounts out; who counts and who refuses is elsewhere."""
+"""The usage of objects in ResourceQuotas. Pure: the resourcequota controller counts with it."""

@@ -1,7 +1,6 @@
-"""Amounts by name, such as `{"requests.cpu": 500m, "pods": 1}`: what a quota allows, and what objects use.
+"""Amounts by name, such as `{"requests.cpu": 500m, "pods": 1}`: the limits of a quota, and the usage of objects.
 
-Values are `Quantity`, so sums are exact and printed as the API prints them. All functions leave what they are given as
-it is.
+Values are `Quantity`, so sums are exact and printed as the API prints them. No function changes its arguments.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ ONE: Final = Quantity(1)
 
 
 def amounts_of(fields: Object | None) -> Amounts:
-    """What a map of quantities in an object says."""
+    """Parse a map of quantities in an object."""
     return {name: parse_quantity(text) for name, text in (fields or {}).items()}
 
 
 def printed(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    """Amounts as an object has them."""
+    """Amounts as strings, as an object has them."""
     return {name: str(amounts[name]) for name in sorted(amounts)}
 
 
 def added(left: Mapping[str, Quantity], right: Mapping[str, Quantity]) -> Amounts:
-    """The sum of two, name by name."""
+    """The sum, name by name."""
     return {**left, **{name: left[name] + amount if name in left else amount for name, amount in right.items()}}
 
 
 def subtracted(left: Mapping[str, Quantity], right: Mapping[str, Quantity]) -> Amounts:
-    """What is left of one without the other, name by name; it may be less than nothing."""
+    """The difference, name by name; it may be negative."""
     return {**left, **{name: left.get(name, ZERO) - amount for name, amount in right.items()}}
 
 
 def greater(*several: Mapping[str, Quantity]) -> Amounts:
-    """The greatest of several, name by name."""
+    """The maximum, name by name."""
     result: Amounts = {}
     for amounts in several:
         for name, amount in amounts.items():
@@ -52,10 +51,5 @@ def greater(*several: Mapping[str, Quantity]) -> Amounts:
 
 
 def only(amounts: Mapping[str, Quantity], names: Collection[str]) -> Amounts:
-    """The amounts of some names."""
+    """The amounts of some names only."""
     return {name: amount for name, amount in amounts.items() if name in names}
-
-
-def exceeded(wanted: Mapping[str, Quantity], allowed: Mapping[str, Quantity]) -> list[str]:
-    """The names of which more is wanted than is allowed, in order."""
-    return sorted(name for name, limit in allowed.items() if name in wanted and wanted[name] > limit)

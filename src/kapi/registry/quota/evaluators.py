@@ -1,8 +1,8 @@
-"""Evaluators: what one object of a resource counts for in a quota, under which names.
+"""Evaluators: the usage of one object of a resource in a quota, by name.
 
-Pods, services, claims of storage and claims of devices count for several things; of every other resource a quota can
-only limit how many there are. An evaluator answers from the object alone and the time, so that who keeps the books
-(housekeeping) and who refuses requests (admission) cannot disagree.
+Pods, Services, PersistentVolumeClaims and ResourceClaims have several amounts; of every other resource a quota can only
+limit the number of objects. An evaluator depends on the object and the time alone, so that the controller, which
+reports usage, and admission, which enforces it, cannot disagree.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kapi.api import names as naming
 from kapi.api.errors import GroupResource
 from kapi.api.meta import parse_time
 from kapi.api.values import Quantity, parse_quantity
+from kapi.registry.kinds.core.pod.resources import is_extended, is_native
 from kapi.registry.quota.amounts import ONE, ZERO, added
-from kapi.registry.quota.podamounts import has_own_resources, pod_limits, pod_requests
+from kapi.registry.quota.podresources import pod_limits, pod_requests
 from kapi.registry.quota.scopes import is_claim_in_scope, is_in_no_scope, is_pod_in_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from kapi.api.meta import Object
     from kapi.registry.quota.amounts import Amounts
@@ -31,7 +31,7 @@ DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 STORAGE_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 ALL_DEVICES: Final = 32
-"""What a claim of all devices counts for: the most there can be."""
+"""The usage of a claim of all devices: the largest number there can be."""
 
 PODS: Final = GroupResource("", "pods")
 SERVICES: Final = GroupResource("", "services")
@@ -41,38 +41,37 @@ DEVICE_CLAIMS: Final = GroupResource("resource.k8s.io", "resourceclaims")
 LEGACY_NAMES: Final = {
     GroupResource("", name): name for name in ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
 }
-"""Resources whose number has a name without `count/`, too."""
+"""Resources whose number also has a name without `count/`."""
 
 IGNORED: Final = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
-"""Never counted."""
+"""Resources that are never counted."""
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _POD_NAMES = frozenset(
     {"pods", *_COMPUTE, *(f"requests.{name}" for name in _COMPUTE), *(f"limits.{name}" for name in _COMPUTE)}
 )
-_MUST_BE_SAID = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 
 
 class Evaluator(Protocol):
-    """Knows what the objects of one resource count for."""
+    """Computes the usage of the objects of one resource."""
 
     resource: GroupResource
 
     @property
     def only_counts(self) -> bool:
-        """Whether every object counts for one, whatever is in it: then there is no need to look."""
+        """True if every object counts as one, whatever is in it: then objects need not be read."""
         ...
 
     def concerns(self, name: str) -> bool:
-        """Whether an amount of this name in a quota is about these objects."""
+        """Return True if a quota with this name limits these objects."""
         ...
 
     def is_in_scope(self, scope: Scope, obj: Object) -> bool:
-        """Whether a scope includes an object."""
+        """Return True if a scope includes an object."""
         ...
 
     def usage(self, obj: Object, now: dt.datetime) -> Amounts:
-        """What an object counts for, at a time."""
+        """The usage of an object at a time."""
         ...
 
 
@@ -82,7 +81,7 @@ def count_name(resource: GroupResource) -> str:
 
 
 def counted_resource(name: str) -> GroupResource | None:
-    """The resource whose number an amount limits; None for amounts of other things."""
+    """The resource whose number of objects a name limits; None for names of other amounts."""
     for resource, legacy in LEGACY_NAMES.items():
         if name == legacy:
             return resource
@@ -92,29 +91,22 @@ def counted_resource(name: str) -> GroupResource | None:
     return GroupResource(group, plural)
 
 
-def evaluator_for(resource: GroupResource) -> Evaluator | None:
-    """Who knows what objects of a resource count for; None for what is never counted."""
-    if resource in IGNORED:
-        return None
-    return _SPECIAL.get(resource) or ObjectCount(resource)
-
-
 def evaluators_for(names: Iterable[str]) -> list[Evaluator]:
-    """Who is needed to say how much of these names is used."""
+    """The evaluators of all resources that these names limit."""
     wanted = list(names)
-    special = [one for one in _SPECIAL.values() if any(map(one.concerns, wanted))]
+    evaluators = [one for one in _BY_RESOURCE.values() if any(map(one.concerns, wanted))]
     counted = {resource: None for name in wanted if (resource := counted_resource(name)) is not None}
-    plain = [ObjectCount(one) for one in counted if one not in _SPECIAL and one not in IGNORED]
-    return [*special, *plain]
+    counts = [ObjectCount(one) for one in counted if one not in _BY_RESOURCE and one not in IGNORED]
+    return [*evaluators, *counts]
 
 
 def is_counted(evaluator: Evaluator, scopes: Iterable[Scope], obj: Object) -> bool:
-    """Whether an object is within all scopes of a quota."""
+    """Return True if an object is within all scopes of a quota."""
     return all(evaluator.is_in_scope(scope, obj) for scope in scopes)
 
 
 class ObjectCount:
-    """For resources of which only the number matters."""
+    """The evaluator of a resource of which only the number of objects counts."""
 
     only_counts = True
 
@@ -124,20 +116,20 @@ class ObjectCount:
         self.names = (count_name(resource), *((legacy,) if legacy else ()))
 
     def concerns(self, name: str) -> bool:
-        """Its number, by either name."""
+        """Return True for the names of the number of objects."""
         return name in self.names
 
     def is_in_scope(self, scope: Scope, obj: Object) -> bool:
-        """No scope includes it."""
+        """Return False: no scope includes these objects."""
         return False
 
     def usage(self, obj: Object, now: dt.datetime) -> Amounts:
-        """One."""
+        """Return one object."""
         return dict.fromkeys(self.names, ONE)
 
 
-class _Special:
-    """For a resource whose objects must be looked at."""
+class _ResourceEvaluator:
+    """The evaluator of a resource whose objects must be read."""
 
     only_counts = False
 
@@ -162,30 +154,18 @@ def _concerns_pods(name: str) -> bool:
         name in _POD_NAMES
         or name == count_name(PODS)
         or name.startswith(("hugepages-", "requests.hugepages-"))
-        or (name.startswith("requests.") and (_is_foreign(name) or name.startswith(f"requests.{DEVICE_CLASS}")))
+        or (name.startswith("requests.") and (not is_native(name) or name.startswith(f"requests.{DEVICE_CLASS}")))
     )
 
 
-def _is_foreign(name: str) -> bool:
-    """Whether a name belongs to somebody other than Kubernetes."""
-    return "/" in name and "kubernetes.io/" not in name
-
-
-def _is_extended(name: str) -> bool:
-    if name.startswith(DEVICE_CLASS):
-        return True
-    foreign = _is_foreign(name) and not name.startswith("requests.")
-    return foreign and not naming.qualified_name(f"requests.{name}")
-
-
 def pod_usage(pod: Object, now: dt.datetime) -> Amounts:
-    """One Pod, and while it is charged what it asks for."""
+    """The usage of a Pod: one Pod, and its requests and limits while it is charged."""
     result = {count_name(PODS): ONE}
     return result if not is_charged(pod, now) else {**result, **compute_usage(pod_requests(pod), pod_limits(pod))}
 
 
 def is_charged(pod: Object, now: dt.datetime) -> bool:
-    """Whether a Pod uses anything: it has not ended, and its node was not lost on the way to its end."""
+    """Return True if a Pod has not terminated, and its node was not lost while it was being deleted."""
     if (pod.get("status") or {}).get("phase") in {"Failed", "Succeeded"}:
         return False
     free = charged_until(pod)
@@ -193,14 +173,14 @@ def is_charged(pod: Object, now: dt.datetime) -> bool:
 
 
 def charged_until(pod: Object) -> dt.datetime | None:
-    """When a Pod that is being deleted is charged no longer, even if it is still there; None for other Pods."""
+    """The time after which a Pod that is being deleted is not charged, even if it exists; None for other Pods."""
     metadata = pod["metadata"]
     grace, deleted = metadata.get("deletionGracePeriodSeconds"), parse_time(metadata.get("deletionTimestamp") or "")
     return None if grace is None or deleted is None else deleted + dt.timedelta(seconds=grace)
 
 
 def compute_usage(requests: Amounts, limits: Amounts) -> Amounts:
-    """Requests and limits by the names they have in quotas, as those of one Pod."""
+    """The requests and limits of a Pod, by their names in quotas."""
     result = {"pods": ONE}
     for name in _COMPUTE:
         if name in requests:
@@ -210,24 +190,9 @@ def compute_usage(requests: Amounts, limits: Amounts) -> Amounts:
     for name, amount in requests.items():
         if name.startswith("hugepages-"):
             result[name] = result[f"requests.{name}"] = amount
-        elif _is_extended(name):
+        elif is_extended(name) or name.startswith(DEVICE_CLASS):
             result[f"requests.{name}"] = amount
     return result
-
-
-def unsaid_by_pod(pod: Object, limited: Collection[str]) -> str:
-    """What of cpu and memory that a quota limits is not said by a container, as the API words it; empty when all is."""
-    if has_own_resources(pod):
-        return ""
-    missing: dict[str, set[str]] = {}
-    for kind in ("containers", "initContainers"):
-        for container in pod["spec"].get(kind) or ():
-            resources = container.get("resources") or {}
-            said = {side: dict.fromkeys(resources.get(side) or {}, ZERO) for side in ("requests", "limits")}
-            for name in (_MUST_BE_SAID & set(limited)) - compute_usage(**said).keys():
-                missing.setdefault(name, set()).add(container["name"])
-    texts = (f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
-    return f"must specify {'; '.join(texts)}" if missing else ""
 
 
 # -- services ---------------------------------------------------------------------------------------------------------
@@ -240,7 +205,7 @@ def _concerns_services(name: str) -> bool:
 
 
 def service_usage(service: Object, now: dt.datetime) -> Amounts:
-    """One service, with the ports on nodes it takes or will be given."""
+    """The usage of a Service: one Service, its node ports, those to be allocated included, and load balancers."""
     spec = service.get("spec") or {}
     kind, ports = spec.get("type"), spec.get("ports") or ()
     node_ports = len(ports) if kind in {"NodePort", "LoadBalancer"} else 0
@@ -254,7 +219,7 @@ def service_usage(service: Object, now: dt.datetime) -> Amounts:
     }
 
 
-# -- claims of storage ------------------------------------------------------------------------------------------------
+# -- PersistentVolumeClaims -------------------------------------------------------------------------------------------
 
 _CLAIM_NAMES = ("persistentvolumeclaims", "requests.storage")
 
@@ -268,7 +233,7 @@ def _concerns_claims(name: str) -> bool:
 
 
 def claim_usage(claim: Object, now: dt.datetime) -> Amounts:
-    """One claim and its storage, in all and of its class."""
+    """The usage of a claim: one claim and its storage, in total and by storage class."""
     result = {"persistentvolumeclaims": ONE}
     storage = _storage_of(claim)
     if storage is not None:
@@ -280,7 +245,7 @@ def claim_usage(claim: Object, now: dt.datetime) -> Amounts:
 
 
 def _storage_of(claim: Object) -> Quantity | None:
-    """What it asks for, or was given in the meantime if that is more; in whole bytes."""
+    """The storage a claim requests, or was allocated if that is more; in whole bytes."""
     asked = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
     if asked is None:
         return None
@@ -296,7 +261,7 @@ def _whole(amount: Quantity) -> Quantity:
     return amount if rounded == amount else rounded
 
 
-# -- claims of devices ------------------------------------------------------------------------------------------------
+# -- ResourceClaims ---------------------------------------------------------------------------------------------------
 
 
 def _concerns_device_claims(name: str) -> bool:
@@ -304,7 +269,7 @@ def _concerns_device_claims(name: str) -> bool:
 
 
 def device_claim_usage(claim: Object, now: dt.datetime) -> Amounts:
-    """One claim, with the devices it may be given of each class at worst."""
+    """The usage of a claim: one claim, and the most devices of each class that it may be allocated."""
     result = {count_name(DEVICE_CLAIMS): ONE}
     for request in (claim["spec"].get("devices") or {}).get("requests") or ():
         if request.get("firstAvailable"):
@@ -329,9 +294,9 @@ def _devices_of(request: Object) -> Quantity:
     return ZERO
 
 
-_SPECIAL: Final[dict[GroupResource, Evaluator]] = {
-    PODS: _Special(PODS, _concerns_pods, pod_usage, is_pod_in_scope),
-    SERVICES: _Special(SERVICES, _concerns_services, service_usage),
-    CLAIMS: _Special(CLAIMS, _concerns_claims, claim_usage, is_claim_in_scope),
-    DEVICE_CLAIMS: _Special(DEVICE_CLAIMS, _concerns_device_claims, device_claim_usage),
+_BY_RESOURCE: Final[dict[GroupResource, Evaluator]] = {
+    PODS: _ResourceEvaluator(PODS, _concerns_pods, pod_usage, is_pod_in_scope),
+    SERVICES: _ResourceEvaluator(SERVICES, _concerns_services, service_usage),
+    CLAIMS: _ResourceEvaluator(CLAIMS, _concerns_claims, claim_usage, is_claim_in_scope),
+    DEVICE_CLAIMS: _ResourceEvaluator(DEVICE_CLAIMS, _concerns_device_claims, device_claim_usage),
 }

@@ -1,7 +1,6 @@
-"""Scopes: which of the objects of a namespace a quota is about.
+"""Scopes of quotas: a quota counts the objects that all of its scopes include.
 
-A scope is a question to an object; a quota counts objects to which all of its scopes say yes. Only Pods and claims of
-storage have scopes: of anything else, a quota with scopes counts none.
+Only Pods and PersistentVolumeClaims have scopes: of any other resource, a quota with scopes counts no objects.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Scope(NamedTuple):
-    """One question: a name, and for scopes that have values which of them are meant."""
+    """A scope: its name, and an operator and values for scopes that select by value."""
 
     name: str
     operator: str = "Exists"
     values: tuple[str, ...] = ()
 
     def selects(self, *names: str) -> bool:
-        """Whether an object that has these values, or none, is meant."""
+        """Return True if the scope includes an object with these values."""
         match self.operator:
             case "Exists":
                 return bool(names)
@@ -38,7 +37,7 @@ class Scope(NamedTuple):
 
 
 def scopes_of(quota: Object) -> tuple[Scope, ...]:
-    """The scopes of a quota, however they are written."""
+    """The scopes of a quota, from `scopes` and `scopeSelector`."""
     spec = quota.get("spec") or {}
     expressions = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return (
@@ -48,7 +47,7 @@ def scopes_of(quota: Object) -> tuple[Scope, ...]:
 
 
 def is_in_no_scope(scope: Scope, obj: Object) -> bool:
-    """What kinds without scopes answer."""
+    """Return False: kinds without scopes are in none."""
     return False
 
 
@@ -56,7 +55,7 @@ def is_in_no_scope(scope: Scope, obj: Object) -> bool:
 
 
 def is_pod_in_scope(scope: Scope, pod: Object) -> bool:
-    """What a Pod answers."""
+    """Return True if a scope includes a Pod."""
     spec = pod["spec"]
     match scope.name:
         case "Terminating":
@@ -71,7 +70,7 @@ def is_pod_in_scope(scope: Scope, pod: Object) -> bool:
             priority = spec.get("priorityClassName")
             return scope.selects(priority) if priority else scope.selects()
         case "CrossNamespacePodAffinity":
-            return any(map(_is_about_other_namespaces, _affinity_terms(spec)))
+            return any(map(_names_other_namespaces, _affinity_terms(spec)))
     return False
 
 
@@ -93,20 +92,20 @@ def _affinity_terms(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield weighted.get("podAffinityTerm") or {}
 
 
-def _is_about_other_namespaces(term: dict[str, Any]) -> bool:
+def _names_other_namespaces(term: dict[str, Any]) -> bool:
     return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
 
 
-# -- claims of storage ------------------------------------------------------------------------------------------------
+# -- PersistentVolumeClaims -------------------------------------------------------------------------------------------
 
 
 def is_claim_in_scope(scope: Scope, claim: Object) -> bool:
-    """What a claim of storage answers."""
+    """Return True if a scope includes a PersistentVolumeClaim."""
     return scope.name == "VolumeAttributesClass" and scope.selects(*volume_classes_of(claim))
 
 
 def volume_classes_of(obj: Object) -> set[str]:
-    """The volume classes that a claim or a volume is about: wanted, had, and on the way."""
+    """The VolumeAttributesClasses that a claim or a volume names: desired, current, and target of a modification."""
     status = obj.get("status") or {}
     names = (
         obj["spec"].get("volumeAttributesClassName"),

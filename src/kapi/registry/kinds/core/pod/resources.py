@@ -14,7 +14,7 @@ from kapi.api.values import Quantity, parse_quantity
 from kapi.registry.kinds.fieldchecks import NOT_NEGATIVE, check_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kapi.registry.kinds.fieldchecks import Errors
 
@@ -53,13 +53,14 @@ def _is_overcommit_allowed(name: str) -> bool:
     return is_native(name) and not name.startswith(_HUGE_PAGES)
 
 
-def _is_extended(name: str) -> bool:
+def is_extended(name: str) -> bool:
+    """Return True for the name of an extended resource, which a device plugin offers."""
     return not is_native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
 
 
 def is_integer_resource(name: str) -> bool:
     """Whether the resource is counted in whole pieces."""
-    return name in _INTEGER_RESOURCES or _is_extended(name)
+    return name in _INTEGER_RESOURCES or is_extended(name)
 
 
 def _check_name(errors: Errors, path: str, name: str, level: str) -> None:
@@ -78,7 +79,7 @@ def _check_name(errors: Errors, path: str, name: str, level: str) -> None:
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not name.startswith(_HUGE_PAGES):
             errors.append(fielderror.invalid(path, name, "must be a standard resource for containers"))
-    elif not is_native(name) and not _is_extended(name):
+    elif not is_native(name) and not is_extended(name):
         errors.append(fielderror.invalid(path, name, "doesn't follow extended resource name standard"))
 
 
@@ -165,33 +166,39 @@ def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozense
 # -- sums over a pod --------------------------------------------------------------------------------------------------
 
 
-def aggregate(spec: Spec, side: str) -> Amounts:
-    """What all containers need together, `requests` or `limits`.
+def aggregate(spec: Spec, side: str, amounts: Callable[[Spec], Amounts] | None = None) -> Amounts:
+    """The sum of `requests` or `limits` over all containers, of each what its spec says or `amounts` returns.
 
-    Init containers run one after the other beside the sidecars started before them, so they raise the sum only where
-    their peak is above what the regular containers need.
+    Init containers run one after the other, together with the sidecars started before them, so they raise the sum only
+    where their peak is above what the regular containers need.
     """
+    of = amounts or (lambda container: _amounts(container, side))
     total: Amounts = {}
-    for container in spec.get("containers", ()):
-        _add(total, container, side)
+    for container in spec.get("containers") or ():
+        _add(total, of(container))
     sidecars: Amounts = {}
     peak: Amounts = {}
-    for container in spec.get("initContainers", ()):
+    for container in spec.get("initContainers") or ():
+        needed = of(container)
         if container.get("restartPolicy") == "Always":
-            _add(total, container, side)
-            _add(sidecars, container, side)
+            _add(total, needed)
+            _add(sidecars, needed)
             during = sidecars
         else:
             during = dict(sidecars)
-            _add(during, container, side)
+            _add(during, needed)
         _raise_to(peak, during)
     _raise_to(total, peak)
     return total
 
 
-def _add(total: Amounts, container: Spec, side: str) -> None:
-    for name, quantity in ((container.get("resources") or {}).get(side) or {}).items():
-        amount = parse_quantity(quantity)
+def _amounts(container: Spec, side: str) -> Amounts:
+    quantities = (container.get("resources") or {}).get(side) or {}
+    return {name: parse_quantity(quantity) for name, quantity in quantities.items()}
+
+
+def _add(total: Amounts, amounts: Amounts) -> None:
+    for name, amount in amounts.items():
         total[name] = total[name] + amount if name in total else amount
 
 
