@@ -1,4 +1,4 @@
-"""Services, Pods and Nodes for the tests of endpoints: how they are made, made ready, and what came of it."""
+"""Services, Pods and Nodes for the tests of endpoints, and the endpoints that result."""
 
 from api_client import NS, PODS, SVC
 from kapi.controlplane.controllers.serviceendpoints.pods import EndpointPod, PodPort
@@ -115,7 +115,7 @@ def slices(api, name="web"):
 
 
 def addresses(api, name="web"):
-    """Every address in the slices of a Service, and whether it is ready."""
+    """Every address in the slices of a Service, and True if it is ready."""
     return {
         address: endpoint["conditions"]["ready"]
         for each in slices(api, name)
@@ -125,7 +125,7 @@ def addresses(api, name="web"):
 
 
 def listed(api, name="web"):
-    """Every address in the Endpoints of a Service, and whether it is ready; None when there are none."""
+    """Every address in the Endpoints of a Service, and True if it is ready; None when there are none."""
     found = api.find("endpoints", "default", name)
     if found is None:
         return None

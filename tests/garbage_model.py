@@ -1,16 +1,16 @@
-"""What may become of objects that own each other, from the rules alone: a judge of garbage collectors.
+"""A model of garbage collection, from the rules alone: it checks garbage collectors.
 
-A state is the objects there are. A rule turns a state into another one; which of several rules comes first is nobody's
-business, so a history has a set of ends: the states, reached in whatever order, in which no rule has anything to do.
-For most histories there is one. A collector is right if where it came to rest is one of them.
+A state is the set of objects. A rule turns a state into another one. The order of rules is not determined, so a history
+has a set of ends: the states, reached in any order, in which no rule applies. For most histories there is one. A
+collector is correct if it ends in one of them.
 
-Knows nothing of the collector. Uids are the numbers of the steps that created the objects.
+The model knows nothing of the collector. Uids are the numbers of the steps that created the objects.
 """
 
 from typing import NamedTuple
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-MOST_STATES = 5_000
+MAX_STATES = 5_000
 
 
 class Kind(NamedTuple):
@@ -51,10 +51,10 @@ class State(NamedTuple):
 
 
 class TooMany(Exception):
-    """There are too many states to look at them all."""
+    """There are too many states to explore them all."""
 
 
-# -- what users do ----------------------------------------------------------------------------------------------------
+# -- steps of users ---------------------------------------------------------------------------------------------------
 
 
 class Create(NamedTuple):
@@ -82,7 +82,7 @@ class Delete(NamedTuple):
 
 
 class Own(NamedTuple):
-    """Say who owns an object from now on."""
+    """Replace the owner references of an object."""
 
     slot: Slot
     refs: tuple
@@ -118,7 +118,7 @@ class Define(NamedTuple):
 
 
 def delete(things, slot, policy):
-    """What a DELETE does to the state."""
+    """Apply a DELETE to the state."""
     thing = things[slot]
     ours = thing.finalizers & {ORPHAN, FOREGROUND}
     if policy is not None:
@@ -139,7 +139,7 @@ def release(things, slot, finalizer):
         things[slot] = thing._replace(finalizers=finalizers)
 
 
-# -- what a collector does --------------------------------------------------------------------------------------------
+# -- rules of a collector ---------------------------------------------------------------------------------------------
 
 
 def standing(things, served, slot, ref):
@@ -210,9 +210,9 @@ def moves(state):
 
 
 def ends(start, steps):
-    """Every state in which a collector may come to rest, after users did `steps`: pairs of a step and its status.
+    """Every state in which a collector may end, after the `steps` of users: pairs of a step and its status.
 
-    A user's step may come at any moment of the collector's work; one that would have been answered otherwise did not.
+    A step may happen at any moment of the collector's work; one that would have been answered otherwise did not.
     """
     found, seen, waiting = set(), set(), [(start, 0)]
     while waiting:
@@ -220,7 +220,7 @@ def ends(start, steps):
         if node in seen:
             continue
         seen.add(node)
-        if len(seen) > MOST_STATES:
+        if len(seen) > MAX_STATES:
             raise TooMany
         state, done = node
         following = list(moves(state))
@@ -236,5 +236,5 @@ def ends(start, steps):
 
 
 def is_at_rest(state):
-    """Whether no rule has anything to do."""
+    """Return True if no rule applies."""
     return not any(True for _ in moves(state))

@@ -1,7 +1,7 @@
 """Random programs about objects that own each other, and how to run one against an API server.
 
-A program is bursts of steps; between bursts everything comes to rest. Steps name objects by slot; which uid a reference
-gets is known when it is written. `run` records what was done and answered, for `garbage_model` to judge.
+A program is bursts of steps; between bursts the collector finishes. Steps name objects by slot; which uid a reference
+gets is known when it is written. `run` records what was done and answered, for `garbage_model` to check.
 """
 
 import uuid
@@ -21,7 +21,7 @@ GHOST = Kind(f"{GROUP}/v1", "Ghost", True)
 BUILT_IN, CUSTOM = (BOX, ROLE), (CRATE, SILO)
 PATHS = {BOX: "configmaps", ROLE: "clusterroles", CRATE: "crates", SILO: "silos", GHOST: "ghosts"}
 POLICIES = (None, "Background", "Background", "Foreground", "Foreground", "Orphan")
-NOBODY = -1
+NO_UID = -1
 """A uid that no object has."""
 
 
@@ -52,7 +52,7 @@ def places(program):
 def random_program(rng, spaces, *, bursts=4, longest=4, ghosts=True):
     """Bursts of steps, on a few objects, most of them in the first namespace.
 
-    Everything is made first, so that an object mostly belongs to those before it; owners that come later close cycles.
+    Everything is made first, so that an object mostly belongs to those before it; later owners close cycles.
     """
     kinds = rng.choices((*BUILT_IN, *CUSTOM), weights=(3, 1, 3, 1), k=7)
     known = list(dict.fromkeys(_slot(rng, kind, spaces, number) for number, kind in enumerate(kinds)))
@@ -65,7 +65,7 @@ def random_program(rng, spaces, *, bursts=4, longest=4, ghosts=True):
 
 def _slot(rng, kind, spaces, number):
     space = rng.choices(spaces, weights=(5, 1))[0] if kind.namespaced else ""
-    # Names come twice now and then: in both namespaces, and of two kinds.
+    # Some names occur twice: in both namespaces, and of two kinds.
     return Slot(kind, space, f"n{number % 5}")
 
 
@@ -135,7 +135,7 @@ class Runner:
         self.call = call
         self._prefix = prefix
         self._uids = {}
-        """What the server calls the uids of the model."""
+        """The uids of the server by those of the model."""
         self._made = {}
         """The uids there have been in each slot."""
         self._count = 0
@@ -150,7 +150,7 @@ class Runner:
         return name if kind.namespaced else self._prefix + name
 
     async def do(self, step):
-        """Take a step; what the model is told of it, and the status it was answered with."""
+        """Take a step; the step for the model, and the status of the answer."""
         if isinstance(step, Make):
             return await self._make(step)
         if isinstance(step, Define):
@@ -197,7 +197,7 @@ class Runner:
         refs = []
         for target, blocks, which in links:
             past = self._made.get(target, [])
-            uid = NOBODY if which == "never" or not past else past[-1] if which == "now" else past[0]
+            uid = NO_UID if which == "never" or not past else past[-1] if which == "now" else past[0]
             refs.append(Ref(target.kind, target.name, uid, blocks))
         return tuple(dict.fromkeys(refs))
 
@@ -214,7 +214,7 @@ class Runner:
         ]
 
     async def state(self, places):
-        """What there is now, in the words of the model."""
+        """The current state, as the model has it."""
         numbers = {uid: number for number, uid in self._uids.items()}
         kinds = {(kind.api_version, kind.name): kind for kind in (*BUILT_IN, *CUSTOM, GHOST)}
         things = {}
@@ -228,7 +228,7 @@ class Runner:
                 kind = kinds[ref["apiVersion"], ref["kind"]]
                 name = ref["name"] if kind.namespaced else ref["name"].removeprefix(self._prefix)
                 blocks = ref.get("blockOwnerDeletion", False)
-                refs.append(Ref(kind, name, numbers.get(ref["uid"], NOBODY), blocks))
+                refs.append(Ref(kind, name, numbers.get(ref["uid"], NO_UID), blocks))
             finalizers = frozenset(metadata.get("finalizers", ()))
             deleting = "deletionTimestamp" in metadata
             things[slot] = Thing(numbers[metadata["uid"]], tuple(refs), finalizers, deleting)

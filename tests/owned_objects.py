@@ -1,10 +1,10 @@
-"""Objects that say who owns them, for the tests of those who care."""
+"""Objects with owner references, for tests."""
 
 from api_client import CM, cm
 
 
 def reference(owner, **more):
-    """What an object says of an owner."""
+    """An owner reference."""
     metadata = owner["metadata"]
     return {
         "apiVersion": owner["apiVersion"],

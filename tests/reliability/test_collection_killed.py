@@ -1,7 +1,7 @@
-"""The server is killed while it collects garbage: started again, it goes on, and takes nothing that was not garbage.
+"""The server is killed during garbage collection: after a restart it continues, and deletes nothing else.
 
-A round is a thousand objects that belong to one, and some that do not. The owner is deleted; when so many of its
-dependents are gone as the round has chosen, the server is killed. What is left of the work is nowhere but in the objects.
+A round is a thousand dependents of one owner, and some other objects. The owner is deleted; when a random number of its
+dependents are deleted, the server is killed. The state of the collection is in the objects alone.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ async def names(line, **labels):
 
 
 async def until_gone(server, name, left):
-    """Follow the dependents of an owner until no more than so many are there; False if the server went first."""
+    """Follow the dependents of an owner until no more than so many are there; False if the server ended first."""
     with contextlib.suppress(Disconnected):
         line = await Line.open(server)
         try:
@@ -70,7 +70,7 @@ async def until_gone(server, name, left):
 
 
 async def follow(line, watch, there, left):
-    """Take out of `there` what is deleted, until so many are left."""
+    """Remove deleted objects from `there`, until so many are left."""
     async with contextlib.aclosing(line.watch(watch)) as events:
         async for event in events:
             if event["type"] == "DELETED":
@@ -100,8 +100,8 @@ async def round_of(server, number, policy, left):
 
 async def rounds(server, source):
     line = await Line.open(server)
-    keeper = await created(line, config_map("keeper", labels={"of": "stays"}))
-    await make_owned(server, "stays", keeper, number=50)
+    other = await created(line, config_map("other", labels={"of": "stays"}))
+    await make_owned(server, "stays", other, number=50)
     line.close()
     found = []
     for number in range(ROUNDS):
@@ -119,7 +119,7 @@ async def rounds(server, source):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_collection_that_is_killed_is_finished_by_the_next_server(tmp_path):
+def test_a_killed_collection_is_continued_by_the_next_server(tmp_path):
     server = LiveServer(tmp_path / "data")
     server.start()
     try:
@@ -131,5 +131,5 @@ def test_a_collection_that_is_killed_is_finished_by_the_next_server(tmp_path):
     print(f"\nleft when the server was up again: {found} of {OWNED}; seed {SEED}")
     # The kill counts only if it came in the middle; by the time the server answers, it has gone on already.
     assert any(0 < left < OWNED for left in found)
-    assert stayed == {"keeper", *(f"stays-{number}" for number in range(50))}
+    assert stayed == {"other", *(f"stays-{number}" for number in range(50))}
     assert owners == []

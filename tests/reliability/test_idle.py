@@ -1,6 +1,6 @@
-"""A control plane that nobody talks to: everything is on, there is something to look after, and nothing happens.
+"""An idle control plane with all controllers enabled and objects for each of them: nothing happens.
 
-CPU time is measured, not the time on the wall, so that a busy machine does not matter. `KAPI_IDLE_SECONDS` makes it longer.
+CPU time is measured, not wall-clock time, so that a busy machine does not matter. `KAPI_IDLE_SECONDS` makes it longer.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def _cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _furnish(line):
+async def _populate(line):
     owner = await line.request("POST", f"{CORE}/configmaps", {"metadata": {"name": "owner"}})
     reference = {**OWNER, "uid": owner.json["metadata"]["uid"]}
     owned = {"metadata": {"name": "owned", "ownerReferences": [reference]}}
@@ -76,18 +76,18 @@ async def _revision(line):
 
 
 async def _idle_for(server, line):
-    """How many revisions came and how much CPU was taken while we looked on."""
+    """The number of revisions, and the share of a core that was used, within `SECONDS`."""
     before, cpu, started = int(await _revision(line)), _cpu_seconds(server.process.pid), time.monotonic()
     await asyncio.sleep(SECONDS)
     used, passed = _cpu_seconds(server.process.pid) - cpu, time.monotonic() - started
     return int(await _revision(line)) - before, used / passed
 
 
-def test_nothing_is_written_and_next_to_no_cpu_is_taken(tmp_path):
+def test_an_idle_server_writes_nothing_and_uses_little_cpu(tmp_path):
     async def main(server):
         line = await Line.open(server)
-        await _furnish(line)
-        # What follows from the creations may still be on its way, once.
+        await _populate(line)
+        # The controllers may still write because of the creations, once.
         written, share = await _idle_for(server, line)
         if written:
             written, share = await _idle_for(server, line)

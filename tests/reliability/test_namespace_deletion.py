@@ -54,8 +54,8 @@ async def _finished(server):
         if await _names(line, MAPS) != ["c300"]:
             return False
         conditions = (await line.request("GET", f"{NAMESPACES}/probe")).json["status"].get("conditions", ())
-        told = {condition["type"]: condition["message"] for condition in conditions}
-        return told.get("NamespaceContentRemaining", "").endswith(": configmaps. has 1 resource instances")
+        messages = {condition["type"]: condition["message"] for condition in conditions}
+        return messages.get("NamespaceContentRemaining", "").endswith(": configmaps. has 1 resource instances")
 
     await until(only_the_held_one_is_left)
     patch = b'{"metadata":{"finalizers":null}}'
@@ -73,7 +73,7 @@ async def _finished(server):
 
 
 @pytest.mark.slow
-def test_a_namespace_that_was_being_emptied_is_finished_after_a_kill(tmp_path):
+def test_a_namespace_deletion_is_continued_after_a_kill(tmp_path):
     server = LiveServer(tmp_path / "data", controllers="*")
     with server:
         asyncio.run(_fill(server))

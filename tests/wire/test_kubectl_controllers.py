@@ -61,7 +61,7 @@ def gone(terminal, *names):
         terminal.output(until_gone(name))
 
 
-def test_in_the_background_the_owner_goes_first_and_its_own_follow(tree):
+def test_background_deletion_deletes_the_owner_first(tree):
     tree("""
         $ kubectl delete configmap root --cascade=background
         configmap "root" deleted from <ns> namespace
@@ -73,7 +73,7 @@ def test_in_the_background_the_owner_goes_first_and_its_own_follow(tree):
     """)
 
 
-def test_in_the_foreground_the_owner_goes_last(tree):
+def test_foreground_deletion_deletes_the_owner_last(tree):
     tree("""
         $ kubectl delete configmap root --cascade=foreground
         configmap "root" deleted from <ns> namespace
@@ -82,7 +82,7 @@ def test_in_the_foreground_the_owner_goes_last(tree):
     """)
 
 
-def test_an_owner_in_the_foreground_waits_for_what_it_owns(tree):
+def test_foreground_deletion_waits_for_dependents(tree):
     tree.output("""kubectl patch secret leaf --type=merge -p '{"metadata":{"finalizers":["example.com/hold"]}}'""")
     tree("""
         $ kubectl delete configmap root --cascade=foreground --wait=false
@@ -100,7 +100,7 @@ def test_an_owner_in_the_foreground_waits_for_what_it_owns(tree):
     assert tree.run("kubectl get configmaps,secrets,fleets -l part=tree -o name") == "configmap/stone"
 
 
-def test_orphans_stay_and_forget_their_owner(tree):
+def test_orphans_are_kept_without_their_owner(tree):
     tree("""
         $ kubectl delete configmap root --cascade=orphan
         configmap "root" deleted from <ns> namespace
@@ -117,13 +117,13 @@ def test_orphans_stay_and_forget_their_owner(tree):
     """)
 
 
-def test_what_names_an_owner_that_is_not_there_goes(terminal):
+def test_an_object_with_an_absent_owner_is_deleted(terminal):
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": "stray",
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "no-such-uid"}],
         },
     }
     terminal.write("stray.yaml", json.dumps(body))
@@ -134,7 +134,7 @@ def test_what_names_an_owner_that_is_not_there_goes(terminal):
     gone(terminal, "configmap/stray")
 
 
-def test_a_namespace_goes_with_everything_in_it(terminal):
+def test_a_namespace_is_deleted_with_everything_in_it(terminal):
     terminal("""
         $ kubectl create namespace <ns>-x
         namespace/<ns>-x created
@@ -153,7 +153,7 @@ def test_a_namespace_goes_with_everything_in_it(terminal):
     """)
 
 
-def test_a_namespace_says_what_holds_it_and_goes_when_it_is_let_go(terminal):
+def test_a_blocked_namespace_reports_why_and_is_deleted_when_released(terminal):
     name = f"{terminal.namespace}-x"
     objects = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{i}"}} for i in range(1000)]
     objects[500]["metadata"]["finalizers"] = ["example.com/stuck"]
@@ -188,7 +188,7 @@ def test_a_namespace_says_what_holds_it_and_goes_when_it_is_let_go(terminal):
         )
 
 
-def test_a_definition_goes_with_its_objects(terminal):
+def test_a_definition_is_deleted_with_its_objects(terminal):
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -225,7 +225,7 @@ def test_a_definition_goes_with_its_objects(terminal):
     """)
 
 
-def test_a_secret_made_for_an_account_holds_its_token(terminal):
+def test_a_token_secret_of_an_account_has_a_token(terminal):
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",

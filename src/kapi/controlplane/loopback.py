@@ -1,7 +1,7 @@
-"""The client lane on the server lane, without a socket between them: what runs in the control plane asks it like this.
+"""A client of the API server in the same process, without a connection: what the built-in controllers write with.
 
-A request goes through the same pipeline as everybody's: it is authenticated (as the user of the transport), authorised,
-admitted and answered, with the same errors. Only bytes and connections are spared.
+A request passes the same pipeline as any client's: it is authenticated (as the user of the transport), authorized,
+admitted and answered, with the same errors.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from kapi.server.transport.inprocess import InProcessTransport
 
 SERVER: Final = "http://in-process"
-"""Stands where an address would; nothing is ever sent to it."""
+"""The server address in the client's configuration; nothing is ever sent to it."""
 
 
 def loopback_client(transport: InProcessTransport, *, agent: str, clock: Clock | None = None) -> Client:
-    """A client of the server in this process. `agent` is who it is in managedFields."""
+    """A client of the server in this process. `agent` is its field manager."""
     config = ClientConfig(SERVER, user_agent=f"{agent}/{VERSION}")
     loopback = Loopback(transport, config.user_agent)
-    # What is deprecated is for people to know; a server need not tell itself.
+    # Warnings are for the users of a client; there are none here.
     return Client(rest=RESTClient(config, on_warning=lambda _: None, clock=clock, transport=loopback))
 
 
 class Loopback:
     """Carries the requests of a `RESTClient` to a server in the same process.
 
-    The transport belongs to whoever made it: it is not closed with the client.
+    The transport belongs to the caller: it is not closed with the client.
     """
 
     def __init__(self, transport: InProcessTransport, user_agent: str) -> None:
@@ -45,7 +45,7 @@ class Loopback:
         self._user_agent = user_agent
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""
 
     async def send(
         self,
@@ -57,7 +57,7 @@ class Loopback:
         tls: ssl.SSLContext | None,
         whole: bool,
     ) -> _Reply:
-        """Have a request answered."""
+        """Send a request to the server and return its reply."""
         sent = {"user-agent": self._user_agent, **{name.lower(): value for name, value in headers}}
         reply = await self._transport.request(method, url.removeprefix(SERVER), sent, data or b"")
         content = await reply.read() if whole or reply.status >= 300 else b""
@@ -65,7 +65,7 @@ class Loopback:
 
 
 class _Reply:
-    """What the server answered."""
+    """The reply of the server."""
 
     def __init__(self, reply: inprocess.Reply, content: bytes) -> None:
         self.status = reply.status
@@ -88,7 +88,7 @@ class _Reply:
         return [value for name, value in self._reply.headers if name.lower() == wanted]
 
     async def lines(self, max_bytes: int, idle_timeout: float | None) -> AsyncIterator[bytes]:
-        """The lines of a stream. It cannot fall silent without ending, so it may pause as long as it likes."""
+        """The lines of a stream. It cannot stall without ending, so `idle_timeout` is not used."""
         rest = b""
         try:
             async for chunk in self._reply:
@@ -104,5 +104,5 @@ class _Reply:
             raise AnswerError("the server ended the stream in the middle of a line")
 
     async def abort(self) -> None:
-        """Leave the stream."""
+        """End the stream."""
         await self._reply.aclose()

@@ -1,4 +1,4 @@
-"""What a control plane is started with."""
+"""The options of a control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DRAIN_SECONDS = 10.0
 
 
 class OptionError(ValueError):
-    """An option that cannot be used; the text says what would be right."""
+    """An option that cannot be used; the message says what would be valid."""
 
 
 @dataclass(frozen=True, slots=True)

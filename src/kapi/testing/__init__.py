@@ -1,1 +1,1 @@
-"""What tests of a control plane, and of programs that use one, can share: checkers of recorded histories."""
+"""Support for tests of a control plane, and of programs that use one: checkers of recorded histories."""

@@ -1,12 +1,12 @@
-"""Judges what clients of a server have seen: was the history linearizable, and did every watch tell the whole truth?
+"""Checkers of recorded histories: is a history linearizable, and did every watch deliver every event once, in order?
 
-A harness records what its clients called and got back (`Operation`), what its watchers were sent (`Session`), and,
-where it can, the server's own log of writes (`Commit`). The functions here compare them and return what is wrong, as
-`Violation`s; an empty list is a pass.
+A test harness records the calls of its clients with their answers (`Operation`), the events of its watches (`Session`),
+and, where it can, the server's own log of writes (`Commit`). The checkers compare them and return a list of
+`Violation`s, which is empty for a correct history.
 
 Deciding linearizability is hard in general, because the order of concurrent operations has to be guessed. Here the
-server says it itself: every write has a revision, and revision order is commit order. So there is nothing to guess,
-only to check: put each operation at the earliest place in revision order that its answer allows, and see that no
+server tells the order: every write has a revision, and revision order is commit order. So nothing has to be guessed,
+only checked: put each operation at the earliest place in revision order that its answer allows, and see that no
 operation is placed before one that had ended when it began. That takes O(n log n), 200,000 operations in a second or
 two, and is as strict as trying all orders (`tests/reliability/test_history_checkers.py` compares the two).
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Violation(NamedTuple):
-    """One thing that must not happen: the rule it breaks, and what was seen."""
+    """One violation: the rule that is broken, and the observation that breaks it."""
 
     rule: str
     text: str
@@ -44,9 +44,9 @@ class Commit(NamedTuple):
 class Operation:
     """One call of one client and its answer.
 
-    `action` is put, delete, get or list. `outcome` is ok; refused, when the server said that the precondition did not
-    hold; or unknown, when no answer came (then `returned` is infinite). `expected` is the precondition of a write: a
-    revision, 0 for "must not exist", None for "must exist, at whatever revision".
+    `action` is put, delete, get or list. `outcome` is ok; refused, when the precondition did not hold; or unknown, when
+    no answer came (then `returned` is infinite). `expected` is the precondition of a write: a revision, 0 for "must not
+    exist", None for "must exist, at any revision".
 
     `revision` is that of the write, of the object a get returned (0: there was none), or of the list. A server does
     not always tell the revision of a removal; leave it 0 and let `resolve` find it in the log.
@@ -61,14 +61,14 @@ class Operation:
     revision: int = 0
     value: object = None
     listing: Mapping[str, int] = field(default_factory=dict)
-    """Key → revision of what a list returned."""
+    """The keys and revisions that a list returned."""
 
 
 # -- linearizability ------------------------------------------------------------------------------------------------
 
 
 def linearizability(operations: Iterable[Operation]) -> list[Violation]:
-    """What shows that a history is not linearizable in the order of its revisions.
+    """The violations of linearizability in the order of revisions.
 
     Every key must be absent when the history begins. Unknown outcomes must have been resolved; those that are still
     unknown are taken not to have happened.
@@ -85,7 +85,7 @@ def linearizability(operations: Iterable[Operation]) -> list[Violation]:
 
 
 class _Span(NamedTuple):
-    """Where an operation may stand: from the first rank to the last, both included.
+    """The ranks at which an operation may take effect: from the first to the last, both included.
 
     A write of revision R has rank 2R; an operation that sees the state after R and before R+1 has rank 2R+1.
     """
@@ -95,14 +95,14 @@ class _Span(NamedTuple):
 
 
 class _Key:
-    """The states one key went through: revisions in order, and the write of each."""
+    """The history of one key: its writes in the order of their revisions."""
 
     def __init__(self, writes: list[Operation]) -> None:
         self.writes = sorted(writes, key=lambda write: write.revision)
         self.revisions = [write.revision for write in self.writes]
 
     def state_at(self, revision: int) -> int:
-        """The revision the key is at, once `revision` has been committed; 0 when it is not there."""
+        """The revision of the key once `revision` has been committed; 0 when it does not exist."""
         index = bisect_right(self.revisions, revision) - 1
         return self._state(index)
 
@@ -110,27 +110,27 @@ class _Key:
         return 0 if index < 0 or self.writes[index].action == "delete" else self.revisions[index]
 
     def write_of(self, revision: int) -> Operation | None:
-        """The write that made a revision."""
+        """The write that has a revision."""
         index = bisect_left(self.revisions, revision)
         found = index < len(self.revisions) and self.revisions[index] == revision
         return self.writes[index] if found else None
 
     @cached_property
     def absent(self) -> list[_Span]:
-        """When the key was not there."""
+        """The spans in which the key did not exist."""
         return [self._span(index) for index in range(-1, len(self.writes)) if not self._state(index)]
 
     @cached_property
     def present(self) -> list[_Span]:
-        """When the key was there."""
+        """The spans in which the key existed."""
         return [self._span(index) for index in range(len(self.writes)) if self._state(index)]
 
     def at(self, revision: int) -> list[_Span]:
-        """When the key was at a revision, which one of its writes has made."""
+        """The span in which the key was at a revision of one of its writes."""
         return [self._span(bisect_left(self.revisions, revision))]
 
     def not_at(self, revision: int) -> list[_Span]:
-        """When the key was absent, or at any other revision."""
+        """The spans in which the key did not exist, or was at any other revision."""
         write = self.write_of(revision)
         if write is None or write.action == "delete":
             return [_Span(1, inf)]
@@ -144,7 +144,7 @@ class _Key:
         return _Span(2 * first + 1, 2 * end - 1)
 
     def broken_preconditions(self) -> Iterator[Violation]:
-        """Writes that should have been refused: lost updates, mostly."""
+        """The writes that should have been refused; most are lost updates."""
         for index, write in enumerate(self.writes):
             before = self._state(index - 1)
             if write.expected is None:
@@ -179,7 +179,7 @@ _NEVER_WRITTEN = _Key([])
 
 
 def _spans(operation: Operation, keys: dict[str, _Key], violations: list[Violation]) -> list[_Span] | None:
-    """Where the answer allows an operation to stand; None when the answer is wrong wherever it stands."""
+    """The spans that the answer of an operation allows; None when the answer is wrong at any rank."""
     key = keys.get(operation.key, _NEVER_WRITTEN)
     if operation.outcome == "refused":
         if operation.expected is None:
@@ -194,7 +194,7 @@ def _spans(operation: Operation, keys: dict[str, _Key], violations: list[Violati
         return key.absent
     write = key.write_of(operation.revision)
     if write is None or write.action == "delete":
-        violations.append(Violation("phantom", f"{_show(operation)}, which nobody wrote"))
+        violations.append(Violation("phantom", f"{_show(operation)}, which no client wrote"))
         return None
     if write.value != operation.value:
         violations.append(Violation("value", f"{_show(operation)} saw what {_show(write)} did not write"))
@@ -202,7 +202,7 @@ def _spans(operation: Operation, keys: dict[str, _Key], violations: list[Violati
 
 
 def _wrong_listing(operation: Operation, keys: dict[str, _Key]) -> Iterator[Violation]:
-    """Where a list differs from the state at its own revision."""
+    """The differences between a list and the state at its revision."""
     for key in {*keys, *operation.listing}:
         wanted = keys.get(key, _NEVER_WRITTEN).state_at(operation.revision)
         found = operation.listing.get(key, 0)
@@ -211,7 +211,7 @@ def _wrong_listing(operation: Operation, keys: dict[str, _Key]) -> Iterator[Viol
 
 
 def _out_of_order(placed: list[tuple[Operation, list[_Span]]]) -> Iterator[Violation]:
-    """Operations that cannot stand behind everything that had ended before they began.
+    """The operations that cannot be ranked after everything that had ended before they began.
 
     Taking the operations in the order they began, and for each the earliest place that its answer and its
     predecessors allow, is the least solution: if it breaks a rule, so does every other.
@@ -237,7 +237,7 @@ def _out_of_order(placed: list[tuple[Operation, list[_Span]]]) -> Iterator[Viola
 
 
 def _show(operation: Operation) -> str:
-    """An operation in a few words."""
+    """An operation as a short text."""
     where = operation.key or "everything"
     condition = "" if operation.expected is None else f" expecting {operation.expected}"
     outcome = f"at {operation.revision}" if operation.outcome == "ok" else operation.outcome
@@ -248,7 +248,7 @@ def _show(operation: Operation) -> str:
 
 
 def resolve(operations: Iterable[Operation], log: Iterable[Commit]) -> list[Operation]:
-    """The history with what the log knows better: which unanswered writes happened, and when removals did.
+    """The history completed from the log: which unanswered writes happened, and at which revisions removals did.
 
     The values of all writes must differ; a removal must have named the revision it expects. An unanswered write that
     the log does not show stays unknown. One that was acknowledged and is not in the log stays without a revision,
@@ -292,7 +292,7 @@ def _claim_removals(operations: list[Operation], removals: dict[tuple[str, int],
 
 
 def unexplained(log: Iterable[Commit], operations: Iterable[Operation]) -> list[Violation]:
-    """Commits that no operation accounts for: writes made twice, half, or by nobody. Wants a resolved history."""
+    """The commits that no operation of a resolved history explains: writes made twice, in part, or by no client."""
     writes = {
         operation.revision: operation
         for operation in operations
@@ -302,7 +302,7 @@ def unexplained(log: Iterable[Commit], operations: Iterable[Operation]) -> list[
     for commit in log:
         write = writes.get(commit.revision)
         if write is None or (write.key, write.value) != (commit.key, commit.value):
-            found.append(Violation("unexplained", f"{commit} is in the log, and nobody wrote that"))
+            found.append(Violation("unexplained", f"{commit} is in the log, and no client wrote it"))
     return found
 
 
@@ -332,17 +332,17 @@ class Session:
 
     @property
     def last(self) -> int:
-        """Where the next watch goes on."""
+        """The revision that the next watch continues from."""
         return self.events[-1].revision if self.events else self.since
 
 
 def everything(_key: str, _value: object) -> bool:
-    """The selector of a watch without one."""
+    """Return True: the selector of a watch without one."""
     return True
 
 
 def events_of(log: Iterable[Commit], selects: Callable[[str, object], bool] = everything) -> list[Seen]:
-    """What a watch from the beginning must be sent, by the log. Every key must be absent at its beginning.
+    """The events that a watch from the beginning of the log must deliver. Every key must be absent at its beginning.
 
     An object that leaves the selection looks removed, one that enters it new; a removal shows the last state that was
     selected.
@@ -363,7 +363,7 @@ def events_of(log: Iterable[Commit], selects: Callable[[str, object], bool] = ev
 
 
 def watch(session: Session, wanted: Sequence[Seen]) -> list[Violation]:
-    """What is wrong with one watch, given what a watch from the beginning must be sent (`events_of`).
+    """The violations of one watch, given the events of a watch from the beginning (`events_of`).
 
     The rules are those of etcd's own tests: ordered, unique, reliable (no gap), resumable (the first event is the
     first after `since`), bookmarkable (nothing before a bookmark is still to come), and each event right in kind,

@@ -1,4 +1,4 @@
-"""Disruption budgets say how many Pods may go."""
+"""The disruption controller: the status of PodDisruptionBudgets."""
 
 import datetime as dt
 
@@ -76,19 +76,19 @@ def condition(api, name="b"):
     return one["status"], one["reason"], one["message"]
 
 
-async def said(api):
+async def recorded(api):
     events = (await api.get(f"{NS}/default/events"))["items"]
     return {(event["involvedObject"]["kind"], event["type"], event["reason"], event["message"]) for event in events}
 
 
 @with_controllers(add_disruption_controller)
-async def test_a_number_of_pods_must_stay(api):
+async def test_min_available_as_a_number(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     await api.run_until_idle(1)
     assert numbers(api) == (0, 1, 0, 0)
     assert condition(api) == ("False", "InsufficientPods", "")
     assert status(api)["observedGeneration"] == 1
-    assert ("PodDisruptionBudget", "Normal", "NoPods", "No matching pods found") in await said(api)
+    assert ("PodDisruptionBudget", "Normal", "NoPods", "No matching pods found") in await recorded(api)
     for name in ("x", "y"):
         await api.made(PODS, owned(name))
     await api.made(PODS, owned("other", labels={"app": "z"}))
@@ -103,7 +103,7 @@ async def test_a_number_of_pods_must_stay(api):
 
 
 @with_controllers(add_disruption_controller)
-async def test_a_pod_that_leaves_the_selection_counts_no_more(api):
+async def test_a_pod_that_is_no_longer_selected_is_not_counted(api):
     await api.made(BUDGETS, budget(minAvailable=0))
     await api.made(PODS, owned("x"))
     await ready(api, "x")
@@ -166,7 +166,7 @@ async def _custom(api, replicas):
 @pytest.mark.parametrize(
     "make", [_deployment, _replica_set, _stateful_set, _replication_controller, _orphaned_replica_set, _custom]
 )
-def test_a_share_is_one_of_what_controllers_want(make):
+def test_a_percentage_is_of_the_scale_of_the_controllers(make):
     @with_controllers(add_disruption_controller)
     async def check(api):
         owner = await make(api, 5)
@@ -183,7 +183,7 @@ def test_a_share_is_one_of_what_controllers_want(make):
 
 
 @with_controllers(add_disruption_controller)
-async def test_pods_of_nobody_are_told_of(api):
+async def test_unmanaged_pods_are_recorded_as_an_event(api):
     await api.made(BUDGETS, budget(maxUnavailable=1))
     await api.made(PODS, owned("x"))
     await ready(api, "x")
@@ -195,7 +195,7 @@ async def test_pods_of_nobody_are_told_of(api):
         "PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
         'set ".spec.minAvailable" field of the PDB to an integer value.'
     )
-    assert ("PodDisruptionBudget", "Warning", "UnmanagedPods", text) in await said(api)
+    assert ("PodDisruptionBudget", "Warning", "UnmanagedPods", text) in await recorded(api)
 
 
 FAILURES = [
@@ -216,7 +216,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("owner", "why"), FAILURES)
-def test_nothing_may_go_when_the_sums_cannot_be_done(owner, why):
+def test_no_disruptions_are_allowed_when_the_numbers_cannot_be_computed(owner, why):
     @with_controllers(add_disruption_controller)
     async def check(api):
         await api.made(PODS, owned("x", {**owner, "uid": "u", "controller": True}))
@@ -226,7 +226,7 @@ def test_nothing_may_go_when_the_sums_cannot_be_done(owner, why):
         assert condition(api) == ("False", "SyncFailed", why)
         assert status(api)["disruptionsAllowed"] == 0
         text = f"Failed to calculate the number of expected pods: {why}"
-        assert ("PodDisruptionBudget", "Warning", "CalculateExpectedPodCountFailed", text) in await said(api)
+        assert ("PodDisruptionBudget", "Warning", "CalculateExpectedPodCountFailed", text) in await recorded(api)
         revision = api.revision
         await api.run_until_idle(1000)
         assert api.revision == revision
@@ -254,7 +254,7 @@ async def test_an_eviction_is_counted_once(api):
 
 
 @with_controllers(add_disruption_controller)
-async def test_an_eviction_that_does_not_happen_is_forgotten(api):
+async def test_an_eviction_without_deletion_times_out(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     for name in ("x", "y"):
         await api.made(PODS, owned(name))
@@ -270,22 +270,22 @@ async def test_an_eviction_that_does_not_happen_is_forgotten(api):
     assert "disruptedPods" not in status(api)
     assert numbers(api) == (2, 1, 2, 1)
     text = "Pod was expected by PDB default/default to be deleted but it wasn't"
-    assert ("Pod", "Warning", "NotDeleted", text) in await said(api)
+    assert ("Pod", "Warning", "NotDeleted", text) in await recorded(api)
 
 
 @with_controllers(add_disruption_controller)
-async def test_a_pod_of_two_budgets_is_told_of(api):
+async def test_a_pod_with_two_budgets_is_recorded_as_an_event(api):
     await api.made(BUDGETS, budget("b", minAvailable=1))
     await api.made(BUDGETS, budget("a", minAvailable=1))
     await api.run_until_idle(1)
     await api.made(PODS, owned("x"))
     await api.run_until_idle(1)
     text = 'Pod "default"/"x" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily.'
-    assert ("Pod", "Warning", "MultiplePodDisruptionBudgets", text) in await said(api)
+    assert ("Pod", "Warning", "MultiplePodDisruptionBudgets", text) in await recorded(api)
 
 
 @with_controllers(add_disruption_controller)
-async def test_a_budget_that_changes_is_counted_anew(api):
+async def test_a_changed_budget_is_computed_again(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     for name in ("x", "y"):
         await api.made(PODS, owned(name))
@@ -302,7 +302,7 @@ async def test_a_budget_that_changes_is_counted_anew(api):
 
 
 @with_controllers(add_disruption_controller)
-async def test_nothing_is_written_while_nothing_counts_differently(api):
+async def test_nothing_is_written_while_the_numbers_stay_the_same(api):
     await api.made(BUDGETS, budget(minAvailable=1))
     await api.made(PODS, owned("x"))
     await ready(api, "x")
@@ -316,7 +316,7 @@ async def test_nothing_is_written_while_nothing_counts_differently(api):
     assert api.revision == revision
 
 
-def test_what_changed_while_nobody_counted_is_counted_at_the_start():
+def test_changes_before_the_start_are_counted_at_the_start():
     storage = MemoryStorage()
 
     async def main():
@@ -349,7 +349,7 @@ def target(api, name="x"):
 
 
 @with_controllers(add_disruption_controller)
-async def test_an_announcement_that_does_not_come_true_is_taken_back(api):
+async def test_a_stale_disruption_target_is_cleared(api):
     await api.made(PODS, owned("x"))
     await api.patch(f"{PODS}/x/status", announced())
     await api.run_until_idle(110)
@@ -364,7 +364,7 @@ async def test_an_announcement_that_does_not_come_true_is_taken_back(api):
 
 
 @with_controllers(add_disruption_controller)
-async def test_announcements_of_nodes_and_of_pods_that_end_stay(api):
+async def test_disruption_targets_of_kubelets_and_of_terminated_pods_are_kept(api):
     for name in ("node", "ended"):
         await api.made(PODS, owned(name))
     await api.patch(f"{PODS}/node/status", announced("TerminationByKubelet"))
@@ -384,25 +384,25 @@ async def test_announcements_of_nodes_and_of_pods_that_end_stay(api):
     [
         pytest.param({"minAvailable": 2}, 4, 2, id="number that stays"),
         pytest.param({"minAvailable": "25%"}, 10, 3, id="share that stays"),
-        pytest.param({"maxUnavailable": 3}, 10, 7, id="number that goes"),
-        pytest.param({"maxUnavailable": "25%"}, 10, 7, id="share that goes"),
+        pytest.param({"maxUnavailable": 3}, 10, 7, id="maxUnavailable number"),
+        pytest.param({"maxUnavailable": "25%"}, 10, 7, id="maxUnavailable percentage"),
         pytest.param({"maxUnavailable": 30}, 10, 0, id="more than there are"),
-        pytest.param({}, 0, 0, id="nothing said"),
+        pytest.param({}, 0, 0, id="neither"),
     ],
 )
-def test_how_many_are_expected_and_desired(spec, expected, desired):
+def test_expected_and_desired_pods(spec, expected, desired):
     assert expected_and_desired(spec, matching=4, scale=10) == (expected, desired)
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
-def test_what_may_go_leaves_what_must_stay(expected, desired, healthy):
+def test_allowed_disruptions_keep_the_desired_pods(expected, desired, healthy):
     sums = BudgetNumbers(expected, desired, healthy)
     assert 0 <= sums.allowed <= healthy
     assert sums.allowed == 0 or (expected > 0 and healthy - sums.allowed == desired)
 
 
 @given(st.integers(0, 1000), st.integers(0, 100))
-def test_shares_that_stay_and_go_are_those_of_the_whole(scale, percent):
+def test_min_available_and_max_unavailable_percentages_agree(scale, percent):
     _, stays = expected_and_desired({"minAvailable": f"{percent}%"}, matching=0, scale=scale)
     _, left = expected_and_desired({"maxUnavailable": f"{percent}%"}, matching=0, scale=scale)
     assert 0 <= left <= scale
@@ -410,14 +410,14 @@ def test_shares_that_stay_and_go_are_those_of_the_whole(scale, percent):
     assert (scale - left) == stays
 
 
-def test_pods_on_their_way_are_not_well():
+def test_evicted_pods_are_not_healthy():
     now = EPOCH + dt.timedelta(seconds=60)
-    at = {"a": "2026-01-01T00:00:00Z", "late": "2025-12-31T23:58:59Z", "going": "2026-01-01T00:00:00Z"}
+    at = {"a": "2026-01-01T00:00:00Z", "late": "2025-12-31T23:58:59Z", "deleting": "2026-01-01T00:00:00Z"}
     pods = [
         PodState("a", is_ready=True),
         PodState("b", is_ready=True),
         PodState("late", is_ready=True),
-        PodState("going", is_ready=True, is_deleting=True),
+        PodState("deleting", is_ready=True, is_deleting=True),
         PodState("unwell"),
     ]
     found = still_disrupted({"status": {"disruptedPods": at}}, pods, now)
@@ -427,7 +427,7 @@ def test_pods_on_their_way_are_not_well():
     assert count_healthy(pods, found, now) == 2
 
 
-def test_a_status_that_is_right_is_left_alone():
+def test_a_correct_status_is_not_written():
     subject = {"metadata": {"generation": 3}}
     clock = ManualClock()
     first = status_of(subject, BudgetNumbers(3, 1, 2), {}, clock)
@@ -445,7 +445,7 @@ def test_a_status_that_is_right_is_left_alone():
     assert failed_status({**subject, "status": failed}, "another", clock) is not None
 
 
-def test_selectors_are_worded_as_ever():
+def test_selectors_are_printed_as_go_prints_them():
     expressions = [{"key": "k", "operator": "In", "values": ["x", "y"]}, {"key": "l", "operator": "Exists"}]
     assert selector_text({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": expressions}) == (
         "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{"

@@ -24,7 +24,7 @@ async def idle(api):
 
 
 def written(name="web", *ready, **parts):
-    """Endpoints as somebody writes them by hand."""
+    """Endpoints that no controller wrote."""
     subsets = [{"addresses": [{"ip": address} for address in ready], "ports": [{"port": 80}]}] if ready else []
     return {"metadata": {"name": name, **parts}, "subsets": subsets}
 
@@ -52,7 +52,7 @@ async def test_a_service_and_its_pods_become_endpoints(api):
 
 
 @with_controllers(add_endpoints_controller)
-async def test_changes_of_pods_that_do_not_show_do_not_touch_endpoints(api):
+async def test_pod_changes_that_do_not_affect_endpoints_write_nothing(api):
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
     await api.run_until_idle()
@@ -74,7 +74,7 @@ async def test_labels_of_the_service_reach_its_endpoints(api):
 
 
 @with_controllers(add_endpoints_controller)
-async def test_endpoints_that_somebody_deletes_or_edits_are_put_back(api):
+async def test_endpoints_that_are_deleted_or_edited_are_restored(api):
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
     await api.run_until_idle()
@@ -88,7 +88,7 @@ async def test_endpoints_that_somebody_deletes_or_edits_are_put_back(api):
 
 
 @with_controllers(add_endpoints_controller)
-async def test_endpoints_go_with_their_service(api):
+async def test_endpoints_are_deleted_with_their_service(api):
     await serve(api)
     await api.run_until_idle()
     await api.delete(f"{SVC}/web")
@@ -97,7 +97,7 @@ async def test_endpoints_go_with_their_service(api):
 
 
 @with_controllers(add_endpoints_controller)
-async def test_endpoints_of_services_without_a_selector_are_somebody_elses(api):
+async def test_endpoints_of_services_without_a_selector_are_not_touched(api):
     await api.made(SVC, service("plain"))
     await api.made(EP, written("plain", "10.6.6.6"))
     await api.made(SVC, service("none"))
@@ -105,7 +105,7 @@ async def test_endpoints_of_services_without_a_selector_are_somebody_elses(api):
     assert (listed(api, "plain"), listed(api, "none")) == ({"10.6.6.6": True}, None)
 
 
-def test_endpoints_that_lost_their_service_while_nobody_kept_house_are_found():
+def test_endpoints_whose_service_was_deleted_before_the_start_are_deleted():
     async def main():
         storage = MemoryStorage()
         leader = {"control-plane.alpha.kubernetes.io/leader": "{}"}
@@ -125,7 +125,7 @@ def test_endpoints_that_lost_their_service_while_nobody_kept_house_are_found():
 
 
 @with_controllers(add_endpoints_controller)
-async def test_a_namespace_that_is_going_gets_no_endpoints(api):
+async def test_no_endpoints_are_created_in_a_terminating_namespace(api):
     await api.made(NS, {"metadata": {"name": "ns", "finalizers": ["example.com/wait"]}})
     await api.made(f"{NS}/ns/services", service("web", {"app": "web"}))
     await api.run_until_idle()
@@ -148,7 +148,7 @@ async def test_a_namespace_that_is_going_gets_no_endpoints(api):
         ),
     ],
 )
-def test_a_refusal_is_told_and_tried_again_when_something_changes(part, shown, reason, message):
+def test_a_refused_write_is_recorded_as_an_event_and_retried_after_a_change(part, shown, reason, message):
     @with_controllers(part)
     async def check(api):
         await node(api)
@@ -172,7 +172,7 @@ def test_a_refusal_is_told_and_tried_again_when_something_changes(part, shown, r
 
 
 @with_controllers(add_endpointslice_mirroring_controller)
-async def test_endpoints_that_somebody_wrote_are_shown_as_slices(api):
+async def test_endpoints_of_a_service_without_a_selector_are_mirrored_to_slices(api):
     await api.made(SVC, service())
     both = [{"ip": "10.6.6.6", "hostname": "h"}, {"ip": "2001:db8::1"}]
     subsets = [{"addresses": both, "notReadyAddresses": [{"ip": "10.6.6.7"}], "ports": [{"port": 80, "name": "http"}]}]
@@ -198,7 +198,7 @@ async def test_endpoints_that_somebody_wrote_are_shown_as_slices(api):
 
 
 @with_controllers(add_endpointslice_mirroring_controller)
-async def test_changes_of_mirrored_endpoints_are_followed(api):
+async def test_changes_of_mirrored_endpoints_are_mirrored(api):
     await api.made(SVC, service())
     await api.made(EP, written("web", "10.6.6.6"))
     await api.run_until_idle()
@@ -224,7 +224,7 @@ async def test_changes_of_mirrored_endpoints_are_followed(api):
     [{"labels": {SKIP: "true"}}, {"annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"}}],
     ids=["asked not to", "elects a leader"],
 )
-def test_some_endpoints_are_not_mirrored(metadata):
+def test_endpoints_with_skip_mirror_or_for_leader_election_are_not_mirrored(metadata):
     @with_controllers(add_endpointslice_mirroring_controller)
     async def check(api):
         await api.made(SVC, service())
@@ -272,7 +272,7 @@ async def test_at_most_a_thousand_addresses_of_a_subset_are_mirrored(api):
 
 
 @with_controllers(add_endpointslice_controller, add_endpoints_controller, add_endpointslice_mirroring_controller)
-async def test_the_three_controllers_do_not_disturb_each_other(api):
+async def test_the_three_controllers_do_not_overwrite_each_other(api):
     await node(api)
     await serve(api)
     await api.made(SVC, service("plain"))
@@ -294,7 +294,7 @@ def at(address, port=6443):
 
 
 @pytest.mark.parametrize(("address", "kind"), [("192.0.2.7", "IPv4"), ("2001:db8::7", "IPv6")])
-def test_the_service_of_the_api_leads_to_this_server(address, kind):
+def test_the_service_kubernetes_has_the_address_of_this_server(address, kind):
     @with_controllers(add_kubernetes_service_controller, add_endpointslice_mirroring_controller, settings=at(address))
     async def check(api):
         await api.run_until_idle()
@@ -312,7 +312,7 @@ def test_the_service_of_the_api_leads_to_this_server(address, kind):
 
 
 @with_controllers(add_kubernetes_service_controller, settings=at("192.0.2.7"))
-async def test_the_servers_own_endpoints_are_put_back(api):
+async def test_the_endpoints_of_the_service_kubernetes_are_restored(api):
     await api.delete(f"{ES}/kubernetes")
     await api.patch(f"{EP}/kubernetes", {"subsets": [], "metadata": {"labels": {SKIP: None, "mine": "1"}}})
     await api.run_until_idle()
@@ -321,7 +321,7 @@ async def test_the_servers_own_endpoints_are_put_back(api):
     await idle(api)
 
 
-def test_a_server_that_moved_says_so():
+def test_a_new_address_of_the_server_is_published():
     async def main():
         storage = MemoryStorage()
         for address, port in (("192.0.2.7", 6443), ("192.0.2.8", 6444), ("2001:db8::8", 6444)):
@@ -336,7 +336,7 @@ def test_a_server_that_moved_says_so():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "0.0.0.0", "localhost"])
-def test_an_address_that_nobody_else_can_use_is_not_published(address):
+def test_a_loopback_address_is_not_published(address):
     @with_controllers(add_kubernetes_service_controller, settings=at(address))
     async def check(api):
         await api.run_until_idle()

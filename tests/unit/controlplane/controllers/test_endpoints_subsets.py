@@ -1,4 +1,4 @@
-"""What the Endpoints of a Service should say, in the one form there is for it."""
+"""The subsets of Endpoints, in canonical form."""
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +29,7 @@ def brief(subsets):
 
 
 @pytest.mark.parametrize(
-    ("pod", "spec", "said"),
+    ("pod", "spec", "expected"),
     [
         pytest.param({}, {}, [(["10.1.0.1"], [], [8080])], id="ready"),
         pytest.param({"is_ready": False}, {}, [([], ["10.1.0.1"], [8080])], id="not ready"),
@@ -47,8 +47,8 @@ def brief(subsets):
         pytest.param({}, {"ports": [{"port": 80, "protocol": "TCP", "targetPort": "x"}]}, [], id="no such port"),
     ],
 )
-def test_which_addresses_are_listed(pod, spec, said):
-    assert brief(subsets_of(stored_service(**spec), [facts()._replace(**pod)])) == said
+def test_addresses_by_readiness_and_termination(pod, spec, expected):
+    assert brief(subsets_of(stored_service(**spec), [facts()._replace(**pod)])) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_addresses_are_of_the_first_family(spec, address):
     assert [each["ip"] for each in subset["addresses"]] == [address]
 
 
-def test_an_address_says_where_its_pod_is():
+def test_an_address_has_the_node_hostname_and_target_of_its_pod():
     service = stored_service("web", ports=[{"name": "http", "port": 80, "protocol": "UDP", "appProtocol": "h"}])
     [subset] = subsets_of(service, [facts(hostname="h", subdomain="web"), facts("b", "10.1.0.2", node="")])
     target = {"kind": "Pod", "namespace": "default", "name": "a", "uid": "uid-a"}
@@ -102,7 +102,7 @@ def test_pods_may_share_an_address():
     assert [address["targetRef"]["name"] for address in subset["addresses"]] == ["a", "b"]
 
 
-def test_an_address_that_is_said_to_be_both_is_not_ready():
+def test_an_address_that_is_both_ready_and_not_ready_is_not_ready():
     port = [{"port": 1}]
     both = [
         {"addresses": [{"ip": "1.1.1.1"}], "ports": port},
@@ -112,7 +112,7 @@ def test_an_address_that_is_said_to_be_both_is_not_ready():
         assert brief(repacked(subsets)) == [([], ["1.1.1.1"], [1])]
 
 
-def test_addresses_without_ports_stay():
+def test_addresses_without_ports_are_kept():
     without = [{"addresses": [{"ip": "1.1.1.1"}]}, {"notReadyAddresses": [{"ip": "1.1.1.2"}]}]
     assert repacked(without) == [{"addresses": [{"ip": "1.1.1.1"}], "notReadyAddresses": [{"ip": "1.1.1.2"}]}]
 
@@ -130,7 +130,7 @@ SUBSET = st.builds(
 
 
 def pairs(subsets):
-    """Independently: what each port and address is said to be."""
+    """The readiness of each port and address, computed independently."""
     state = {}
     for subset in subsets:
         for port in subset["ports"]:
@@ -142,7 +142,7 @@ def pairs(subsets):
 
 @settings(deadline=None)
 @given(st.lists(SUBSET, max_size=5), st.randoms())
-def test_there_is_one_form_for_one_meaning(subsets, random):
+def test_equal_subsets_have_one_canonical_form(subsets, random):
     form = repacked(subsets)
     assert pairs(form) == pairs(subsets)
     assert repacked(form) == form
@@ -154,7 +154,7 @@ def test_there_is_one_form_for_one_meaning(subsets, random):
     assert all(sets.count(each) == 1 for each in sets)
 
 
-def test_versions_of_targets_make_no_difference():
+def test_resource_versions_of_targets_are_not_compared():
     def subset(version, uid="u"):
         return [{"addresses": [{"ip": "1.1.1.1", "targetRef": {"uid": uid, "resourceVersion": version}}]}]
 
@@ -188,7 +188,7 @@ def filled(*counts):
     ],
     ids=str,
 )
-def test_beyond_a_thousand_addresses_the_list_is_cut(counts, left):
+def test_more_than_a_thousand_addresses_are_truncated(counts, left):
     cut, is_less = truncated(filled(*counts))
     found = [(len(subset.get("addresses", ())), len(subset.get("notReadyAddresses", ()))) for subset in cut]
     assert found == left
@@ -197,7 +197,7 @@ def test_beyond_a_thousand_addresses_the_list_is_cut(counts, left):
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), max_size=4))
-def test_what_is_cut_has_at_most_a_thousand_and_unready_ones_go_first(counts):
+def test_truncation_keeps_at_most_a_thousand_and_ready_ones_first(counts):
     cut, is_less = truncated(filled(*counts))
     ready = sum(len(subset.get("addresses", ())) for subset in cut)
     total = ready + sum(len(subset.get("notReadyAddresses", ())) for subset in cut)
@@ -205,7 +205,7 @@ def test_what_is_cut_has_at_most_a_thousand_and_unready_ones_go_first(counts):
     assert ready == min(sum(first for first, _ in counts), MAX_ADDRESSES)
 
 
-def test_an_object_that_was_cut_says_so_and_is_recognised():
+def test_truncated_endpoints_have_the_annotation_and_compare_equal():
     service = stored_service()
     pods = [facts(f"p{n}", f"10.1.{n // 250}.{n % 250 + 1}") for n in range(1200)]
     made = endpoints_of(service, subsets_of(service, pods), None)

@@ -58,7 +58,7 @@ async def test_a_service_and_its_pods_become_a_slice(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_readiness_is_followed(api):
+async def test_changes_of_readiness_update_the_slice(api):
     await node(api)
     await serve(api)
     await run_pod(api, "a", "10.1.0.1", ready=False)
@@ -71,14 +71,14 @@ async def test_readiness_is_followed(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_the_first_slice_follows_the_creation_of_the_service(api):
+async def test_the_first_slice_has_the_creation_of_the_service_as_trigger_time(api):
     made = await serve(api)
     await api.run_until_idle()
     assert slices(api)[0]["metadata"]["annotations"] == {TRIGGER: made["metadata"]["creationTimestamp"]}
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_a_pod_that_is_being_deleted_serves_on_and_is_gone_at_the_end(api):
+async def test_a_terminating_pod_serves_until_it_is_deleted(api):
     await node(api)
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
@@ -114,7 +114,7 @@ async def test_labels_and_selectors_move_pods_between_services(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_changes_of_pods_that_do_not_show_write_nothing(api):
+async def test_pod_changes_that_do_not_affect_slices_write_nothing(api):
     await node(api)
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
@@ -128,7 +128,7 @@ async def test_changes_of_pods_that_do_not_show_write_nothing(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_two_hundred_and_fifty_pods_are_in_three_slices_and_one_that_goes_changes_one(api):
+async def test_deleting_one_of_two_hundred_and_fifty_pods_updates_one_of_three_slices(api):
     await node(api)
     await serve(api)
     for number in range(250):
@@ -146,7 +146,7 @@ async def test_two_hundred_and_fifty_pods_are_in_three_slices_and_one_that_goes_
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_slices_that_somebody_deletes_or_edits_are_put_back(api):
+async def test_slices_that_are_deleted_or_edited_are_restored(api):
     await node(api)
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
@@ -165,7 +165,7 @@ async def test_slices_that_somebody_deletes_or_edits_are_put_back(api):
 
 
 @with_controllers(add_endpointslice_controller, add_endpoints_controller)
-async def test_what_a_controller_wrote_itself_is_no_reason_to_look_again(api):
+async def test_own_writes_do_not_enqueue_the_service(api):
     def reconciles(controller):
         names = {"controller": controller, "result": "success"}
         return api.registry.get_sample_value("controller_runtime_reconcile_total", names)
@@ -181,7 +181,7 @@ async def test_what_a_controller_wrote_itself_is_no_reason_to_look_again(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_a_slice_that_is_taken_away_from_the_controller_is_replaced(api):
+async def test_a_slice_that_loses_its_label_is_replaced(api):
     await node(api)
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
@@ -196,7 +196,7 @@ async def test_a_slice_that_is_taken_away_from_the_controller_is_replaced(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_slices_of_others_are_left_alone(api):
+async def test_slices_of_other_managers_are_not_touched(api):
     await serve(api)
     body = {"metadata": {"name": "mine", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4"}
     await api.made(ES, {**body, "endpoints": [{"addresses": ["10.6.6.6"]}]})
@@ -214,7 +214,7 @@ async def test_services_without_a_selector_get_no_slices(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_slices_of_a_service_that_is_gone_are_left_to_the_collector(api):
+async def test_slices_of_a_deleted_service_are_left_to_the_garbage_collector(api):
     await serve(api)
     await api.run_until_idle()
     await api.delete(f"{SVC}/web")
@@ -227,7 +227,7 @@ async def test_slices_of_a_service_that_is_gone_are_left_to_the_collector(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_pods_wait_for_their_node_and_the_service_says_why(api):
+async def test_pods_without_a_node_are_left_out_and_recorded_as_an_event(api):
     await serve(api)
     await run_pod(api, "a", "10.1.0.1", made=pod("a", node="late"))
     await api.run_until_idle()
@@ -244,7 +244,7 @@ async def test_pods_wait_for_their_node_and_the_service_says_why(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_zones_of_nodes_are_followed_and_their_heartbeats_are_not(api):
+async def test_zone_changes_of_nodes_update_slices_and_heartbeats_do_not(api):
     await node(api, zone="z1")
     await serve(api)
     await run_pod(api, "a", "10.1.0.1")
@@ -259,7 +259,7 @@ async def test_zones_of_nodes_are_followed_and_their_heartbeats_are_not(api):
 
 
 @with_controllers(add_endpointslice_controller)
-async def test_a_namespace_that_is_going_is_left_in_peace(api):
+async def test_no_slices_are_created_in_a_terminating_namespace(api):
     await api.made(NS, {"metadata": {"name": "ns", "finalizers": ["example.com/wait"]}})
     await api.made(f"{NS}/ns/services", service("web", {"app": "web"}))
     await api.run_until_idle()
@@ -272,7 +272,7 @@ async def test_a_namespace_that_is_going_is_left_in_peace(api):
     assert (await api.get(f"{NS}/ns/events")).json["items"] == []
 
 
-def test_what_changed_while_nobody_kept_house_is_found():
+def test_changes_before_the_start_are_found_at_the_start():
     async def main():
         storage = MemoryStorage()
         async with running_controllers(add_endpointslice_controller, storage=storage) as api:
@@ -333,7 +333,7 @@ def indexed(api, enqueued):
 
 
 @with_controllers()
-async def test_only_pods_that_matter_are_enqueued(api):
+async def test_only_pod_changes_that_affect_endpoints_are_enqueued(api):
     enqueued = []
     await serve(api, "web")
     await serve(api, "pair", {"app": "web", "tier": "1"})
@@ -363,7 +363,7 @@ async def test_only_pods_that_matter_are_enqueued(api):
 
 
 @with_controllers()
-async def test_the_index_forgets_services_that_are_gone(api):
+async def test_deleted_services_are_removed_from_the_index(api):
     enqueued = []
     await serve(api)
     index = indexed(api, enqueued)
@@ -407,7 +407,7 @@ async def change(api, what, number, *values):
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(CHANGE, max_size=25), st.integers(0, 25))
-def test_slices_agree_with_services_and_pods_after_any_changes(changes, pause):
+def test_slices_match_services_and_pods_after_random_changes(changes, pause):
     @with_controllers(add_endpointslice_controller)
     async def check(api):
         await node(api)

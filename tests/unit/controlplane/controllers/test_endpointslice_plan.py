@@ -1,4 +1,4 @@
-"""What the EndpointSlices of a Service should say, and the fewest changes that make them say it."""
+"""The plan for the EndpointSlices of a Service: the right slices with the fewest changes."""
 
 import copy
 import itertools
@@ -64,7 +64,7 @@ def test_conditions_follow_readiness_and_deletion(pod, spec, conditions):
     assert endpoint["conditions"] == dict(zip(("ready", "serving", "terminating"), conditions, strict=True))
 
 
-def test_an_endpoint_says_where_its_pod_is():
+def test_an_endpoint_has_the_node_and_zone_of_its_pod():
     endpoint = endpoint_of(stored_service(), facts("a", "10.1.0.1"), "z1", "IPv4")
     assert endpoint == {
         "addresses": ["10.1.0.1"],
@@ -79,7 +79,7 @@ def test_an_endpoint_says_where_its_pod_is():
     ("hostname", "subdomain", "shown"),
     [("h", "web", "h"), ("h", "other", None), ("h", "", None), ("", "web", None)],
 )
-def test_a_hostname_shows_below_the_service_it_names(hostname, subdomain, shown):
+def test_a_hostname_is_set_for_the_service_that_is_the_subdomain(hostname, subdomain, shown):
     endpoint = endpoint_of(stored_service("web"), facts(hostname=hostname, subdomain=subdomain), "", "IPv4")
     assert endpoint.get("hostname") == shown
 
@@ -95,7 +95,7 @@ def test_a_hostname_shows_below_the_service_it_names(hostname, subdomain, shown)
         pytest.param({"port": 80, "targetPort": "x"}, (named_port("web", 81),), None, id="unknown"),
     ],
 )
-def test_a_port_is_found_on_the_pod(port, ports, number):
+def test_a_named_target_port_is_resolved_on_the_pod(port, ports, number):
     service = stored_service(ports=[{"protocol": "TCP", **port}])
     found = endpoint_ports(service, facts(ports=ports))
     assert found == ([] if number is None else [{"name": "", "port": number, "protocol": "TCP"}])
@@ -108,7 +108,7 @@ def test_a_port_is_found_on_the_pod(port, ports, number):
         (in_subset_order, ["", "grpc", "http", "https", "metrics"]),
     ],
 )
-def test_ports_are_listed_in_the_order_of_kubernetes(in_order, names):
+def test_ports_are_sorted_as_kubernetes_sorts_them(in_order, names):
     # As its own libraries sort these.
     ports = [
         {"name": name, "port": 8000 + index, "protocol": "TCP", **({"appProtocol": "http2"} if name == "grpc" else {})}
@@ -132,12 +132,12 @@ def test_ports_are_listed_in_the_order_of_kubernetes(in_order, names):
     ],
     ids=str,
 )
-def test_which_pods_are_endpoints(changes, is_in):
+def test_terminated_pods_and_pods_without_address_are_no_endpoints(changes, is_in):
     found, _ = groups(stored_service(), [facts()._replace(**changes)], ZONES, "IPv4")
     assert sum(len(group.endpoints) for group in found.values()) == is_in
 
 
-def test_a_pod_whose_node_is_missing_is_reported_unless_unready_ones_are_published():
+def test_a_pod_without_a_node_is_reported_unless_not_ready_addresses_are_published():
     lost = facts(node="gone")
     assert plan_slices(stored_service(), [lost], ZONES, []).without_node == [lost]
     plan = plan_slices(stored_service(publishNotReadyAddresses=True), [lost], ZONES, [])
@@ -174,7 +174,7 @@ def test_a_new_slice_belongs_to_its_service():
 
 
 @pytest.mark.parametrize(("address", "headless"), [("None", True), ("", True), ("10.0.0.1", False)])
-def test_slices_of_headless_services_say_so(address, headless):
+def test_slices_of_headless_services_have_the_headless_label(address, headless):
     labels = labels_of(stored_service(clusterIP=address, labels={"service.kubernetes.io/headless": "x"}))
     assert labels.get("service.kubernetes.io/headless") == ("" if headless else None)
 
@@ -189,7 +189,7 @@ def test_without_pods_there_is_one_empty_slice_for_each_family_and_it_stays():
     assert not plan_slices(service, [], ZONES, slices)
 
 
-def test_the_empty_slice_is_filled_when_pods_come_and_emptied_when_they_go():
+def test_the_empty_slice_is_filled_with_the_first_pod_and_emptied_with_the_last():
     service = stored_service()
     empty = carried_out(service, [])
     plan = plan_slices(service, [facts()], ZONES, empty)
@@ -206,14 +206,14 @@ def test_both_families_have_slices_of_their_own():
     assert found == {"IPv4": ["10.1.0.1", "10.1.0.2"], "IPv6": ["2001:db8::1"]}
 
 
-def test_slices_of_a_family_the_service_has_no_more_go():
+def test_slices_of_a_family_the_service_no_longer_has_are_deleted():
     both = carried_out(stored_service(ipFamilies=["IPv4", "IPv6"]), [facts("a", "10.1.0.1", "2001:db8::1")])
     plan = plan_slices(stored_service(), [facts("a", "10.1.0.1", "2001:db8::1")], ZONES, both)
     assert [each["addressType"] for each in plan.delete] == ["IPv6"]
     assert not plan.create + plan.update
 
 
-def test_pods_that_know_a_port_by_other_numbers_are_in_other_slices():
+def test_pods_with_different_port_numbers_are_in_different_slices():
     service = stored_service(ports=[{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "web"}])
     pods = [facts("a", ports=(named_port("web", 1),)), facts("b", ports=(named_port("web", 2),)), facts("c")]
     slices = carried_out(service, pods)
@@ -238,14 +238,14 @@ def test_changed_labels_of_the_service_reach_its_slices():
     assert not plan.create + plan.delete
 
 
-def test_what_others_wrote_into_a_slice_is_taken_out():
+def test_endpoints_that_other_clients_added_to_a_slice_are_removed():
     service = stored_service()
     slices = carried_out(service, [facts("a")])
     slices[0]["endpoints"] += [{"addresses": ["10.9.9.9"], "conditions": {}}, dict(slices[0]["endpoints"][0])]
     assert names_in(carried_out(service, [facts("a")], slices)) == ["a"]
 
 
-def test_objects_that_were_given_are_not_changed():
+def test_planning_does_not_change_its_arguments():
     service, pods = stored_service(), [facts(f"p{n}", f"10.1.0.{n}") for n in range(1, 60)]
     slices = carried_out(service, pods)
     before = copy.deepcopy(slices)
@@ -264,21 +264,21 @@ def test_two_hundred_and_fifty_pods_fill_three_slices():
     assert sizes(carried_out(stored_service(), many(250))) == [50, 100, 100]
 
 
-def test_one_pod_that_goes_changes_one_slice():
+def test_deleting_one_pod_changes_one_slice():
     slices = carried_out(stored_service(), many(250))
     plan = plan_slices(stored_service(), many(250)[1:], ZONES, slices)
     assert (len(plan.update), plan.create, plan.delete) == (1, [], [])
     assert sizes(plan.update) == [99]
 
 
-def test_pods_that_come_go_where_something_changes_anyway():
+def test_new_pods_are_added_to_slices_that_change_anyway():
     slices = carried_out(stored_service(), many(250))
     plan = plan_slices(stored_service(), many(250, first=1), ZONES, slices)
     assert sizes(plan.update) == [100]
     assert not plan.create + plan.delete
 
 
-def test_pods_that_come_fill_the_fullest_slice_with_room_for_all_of_them():
+def test_new_pods_are_added_to_the_fullest_slice_with_space_for_all_of_them():
     service = stored_service()
     slices = carried_out(service, many(250))
     for each, keep in zip(slices, (60, 80, 40), strict=True):
@@ -295,7 +295,7 @@ def test_more_pods_than_fit_anywhere_make_a_new_slice():
     assert (plan.update, sizes(plan.create), plan.delete) == ([], [50], [])
 
 
-def test_a_slice_that_would_go_is_rewritten_for_one_that_would_come():
+def test_a_slice_is_reused_instead_of_deleting_it_and_creating_another():
     service = stored_service(ports=[{"port": 80, "protocol": "TCP", "targetPort": 1}])
     slices = carried_out(service, [facts()])
     service["spec"]["ports"][0]["targetPort"] = 2
@@ -333,7 +333,7 @@ def test_hints_follow_the_traffic_distribution(spec, annotations, hints):
     assert not plan_slices(service, [facts()], ZONES, slices)
 
 
-def test_hints_come_and_go_with_the_traffic_distribution():
+def test_hints_are_added_and_removed_with_the_traffic_distribution():
     pods = [facts("a"), facts("b", "10.1.0.2", is_ready=False), facts("c", "10.1.0.3", node="n2")]
     plain, close = stored_service(), stored_service(trafficDistribution="PreferClose")
     slices = carried_out(close, pods, carried_out(plain, pods))
@@ -395,7 +395,7 @@ def expected(service, pods):
     return found
 
 
-def said(slices):
+def listed(slices):
     triples = [
         (address, endpoint["conditions"]["ready"], each["ports"][0]["port"])
         for each in slices
@@ -408,13 +408,13 @@ def said(slices):
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.tuples(SERVICE, PODS), min_size=1, max_size=4), st.integers(1, 12))
-def test_slices_say_what_pods_are_whatever_was_there_before(history, size):
+def test_slices_match_the_pods_whatever_slices_existed_before(history, size):
     slices = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kapi.controlplane.controllers.endpointslice.plan.MAX_ENDPOINTS", size)
         for service, pods in history:
             slices = carried_out(service, pods, slices)
-            assert said(slices) == expected(service, pods)
+            assert listed(slices) == expected(service, pods)
             assert max(sizes(slices)) <= size
             assert {each["addressType"] for each in slices} == set(service["spec"]["ipFamilies"])
             assert not plan_slices(service, pods, ZONES, slices)
@@ -426,6 +426,6 @@ def test_few_slices_change_when_few_pods_do(count, data):
     service, pods = stored_service(), many(count)
     slices = carried_out(service, pods)
     assert max(sizes(slices)) <= MAX_ENDPOINTS
-    going = data.draw(st.sets(st.sampled_from(pods), max_size=5)) if pods else set()
-    plan = plan_slices(service, [pod for pod in pods if pod not in going], ZONES, slices)
-    assert len(plan.update) + len(plan.delete) + len(plan.create) <= max(len(going), 0)
+    deleted = data.draw(st.sets(st.sampled_from(pods), max_size=5)) if pods else set()
+    plan = plan_slices(service, [pod for pod in pods if pod not in deleted], ZONES, slices)
+    assert len(plan.update) + len(plan.delete) + len(plan.create) <= max(len(deleted), 0)

@@ -12,7 +12,7 @@ from api_client import CM, NS, cm
 from controller_api import running_controllers, with_controllers
 from kapi.api.meta import format_time, parse_time
 from kapi.controller.manager.manager import Manager
-from kapi.controlplane.controllers import eventttl as expiry
+from kapi.controlplane.controllers import eventttl as module
 from kapi.controlplane.controllers.context import ControllerContext, ControllerSettings
 from kapi.controlplane.controllers.eventttl import add_event_ttl_controller, last_written
 from kapi.controlplane.controllers.view import CacheView
@@ -44,7 +44,7 @@ def new_event(name):
 
 
 @with_controllers(add_event_ttl_controller)
-async def test_an_event_lives_an_hour(api):
+async def test_an_event_is_deleted_after_an_hour(api):
     await api.made(EVENTS, event("old"))
     await api.made(NEW_EVENTS, new_event("new"))
     await api.run_until_idle(3590)
@@ -54,7 +54,7 @@ async def test_an_event_lives_an_hour(api):
 
 
 @with_controllers(add_event_ttl_controller, settings=SHORT)
-async def test_every_write_gives_it_its_time_again(api):
+async def test_every_write_restarts_the_ttl(api):
     for name in ("a", "b"):
         await api.made(EVENTS, event(name))
     for count in range(2, 6):
@@ -68,7 +68,7 @@ async def test_every_write_gives_it_its_time_again(api):
 
 
 @with_controllers(add_event_ttl_controller, settings=SHORT)
-async def test_other_objects_stay(api):
+async def test_other_objects_are_not_deleted(api):
     await api.made(CM, cm("a"))
     await api.made(EVENTS, event("a"))
     await api.run_until_idle(1000)
@@ -76,8 +76,8 @@ async def test_other_objects_stay(api):
     assert not api.there("events")
 
 
-def test_an_event_written_in_the_last_moment_lives_on(monkeypatch):
-    original = expiry.EventTTLController._delete
+def test_an_event_written_just_before_its_deletion_is_kept(monkeypatch):
+    original = module.EventTTLController._delete
 
     async def check(api):
         async def write_first(self, item):
@@ -85,17 +85,17 @@ def test_an_event_written_in_the_last_moment_lives_on(monkeypatch):
             await original(self, item)
 
         await api.made(EVENTS, event("a"))
-        monkeypatch.setattr(expiry.EventTTLController, "_delete", write_first)
+        monkeypatch.setattr(module.EventTTLController, "_delete", write_first)
         await api.run_until_idle(110)
         assert api.find("events", "default", "a")["count"] == 7
-        monkeypatch.setattr(expiry.EventTTLController, "_delete", original)
+        monkeypatch.setattr(module.EventTTLController, "_delete", original)
         await api.run_until_idle(110)
         assert not api.there("events")
 
     with_controllers(add_event_ttl_controller, settings=SHORT)(check)()
 
 
-def test_time_goes_on_while_the_server_is_away():
+def test_the_ttl_continues_while_the_server_is_stopped():
     storage = MemoryStorage()
 
     async def main():
@@ -116,7 +116,7 @@ def test_time_goes_on_while_the_server_is_away():
     run(main())
 
 
-def test_a_time_to_come_is_no_longer_life_than_now():
+def test_a_time_in_the_future_counts_as_now():
     storage = MemoryStorage()
 
     async def main():
@@ -129,7 +129,7 @@ def test_a_time_to_come_is_no_longer_life_than_now():
     run(main())
 
 
-def test_many_go_together_and_hold_nobody_up():
+def test_many_expired_events_are_deleted_at_once():
     storage = MemoryStorage()
 
     async def main():
@@ -144,7 +144,7 @@ def test_many_go_together_and_hold_nobody_up():
     run(main())
 
 
-def test_others_have_their_turn_between_the_deletions():
+def test_other_tasks_run_between_the_deletions():
     storage = MemoryStorage()
 
     async def main():
@@ -154,7 +154,7 @@ def test_others_have_their_turn_between_the_deletions():
             await api.run_until_idle(1000)
         async with running_controllers(storage=storage) as api:
             left = []
-            keeper = expiry.EventTTLController(context_of(api, SHORT))
+            controller = module.EventTTLController(context_of(api, SHORT))
 
             async def other():
                 while api.there("events"):
@@ -162,7 +162,7 @@ def test_others_have_their_turn_between_the_deletions():
                     await api.get(f"{CM}/none")
                     await asyncio.sleep(0)
 
-            await asyncio.gather(keeper.reconcile(None), other())
+            await asyncio.gather(controller.reconcile(None), other())
             assert len(left) > 5
 
     run(main())
@@ -216,7 +216,7 @@ def test_the_newest_time_of_an_event_counts(fields):
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1), st.integers(0, 10**9))
-def test_the_newest_time_of_its_managers_counts(times, created):
+def test_the_newest_time_in_managed_fields_counts(times, created):
     def text(seconds):
         return format_time(EPOCH + dt.timedelta(seconds=seconds))
 

@@ -1,4 +1,4 @@
-"""What belongs to nobody any more goes; what has an owner stays, and forgets those that are gone."""
+"""The garbage collector: background deletion and orphans, and objects with several owners."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from owned_objects import blocking, chain, metadata, names, owned, owners, recon
 from virtual_time import run
 
 HOLD = "test.dev/hold"
-NOBODY = "00000000-0000-0000-0000-000000000000"
+NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
 async def free(api, path):
@@ -22,7 +22,7 @@ async def free(api, path):
     assert (await api.patch(path, {"metadata": {"finalizers": None}})).status == 200
 
 
-# -- who goes ---------------------------------------------------------------------------------------------------------
+# -- what is deleted --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ async def free(api, path):
         (None, set()),
     ],
 )
-def test_what_is_owned_goes_with_its_owner_unless_it_is_let_go(policy, left):
+def test_dependents_are_deleted_with_their_owner_unless_orphaned(policy, left):
     """Three levels, built-in and custom kinds by turns."""
 
     @with_controllers(add_garbage_collector)
@@ -58,7 +58,7 @@ def test_what_is_owned_goes_with_its_owner_unless_it_is_let_go(policy, left):
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_object_stays_while_one_owner_does_and_forgets_the_others(api):
+async def test_an_object_with_one_solid_owner_is_kept_and_loses_the_other_references(api):
     one, two, three = [await api.made(CM, cm(name)) for name in ("one", "two", "three")]
     kept_one = reference(two, controller=True, blockOwnerDeletion=False)
     await api.made(CM, owned("child", reference(one), kept_one, blocking(three)))
@@ -76,13 +76,13 @@ async def test_an_object_stays_while_one_owner_does_and_forgets_the_others(api):
 @pytest.mark.parametrize(
     ("case", "change"),
     [
-        ("another uid", {"uid": NOBODY}),
-        ("another name", {"name": "somebody"}),
+        ("another uid", {"uid": NO_UID}),
+        ("another name", {"name": "another"}),
         ("another kind", {"kind": "Secret"}),
         ("another group", {"apiVersion": "apps/v1", "kind": "ReplicaSet"}),
     ],
 )
-def test_an_owner_is_who_the_whole_reference_says(case, change):
+def test_an_owner_must_match_the_whole_reference(case, change):
     @with_controllers(add_garbage_collector)
     async def check(api):
         owner = await api.made(CM, cm("owner"))
@@ -95,7 +95,7 @@ def test_an_owner_is_who_the_whole_reference_says(case, change):
 
 
 @with_controllers(add_garbage_collector)
-async def test_what_comes_after_its_owner_has_gone_goes_too(api):
+async def test_an_object_created_after_its_owner_was_deleted_is_deleted(api):
     (owner,) = await chain(api, "owner")
     await api.delete(f"{CM}/owner")
     await api.made(CM, owned("late", reference(owner)))
@@ -104,7 +104,7 @@ async def test_what_comes_after_its_owner_has_gone_goes_too(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_made_anew_is_another_one(api):
+async def test_a_recreated_owner_is_another_object(api):
     _, child = await chain(api, "owner", "child")
     await api.patch(f"{CM}/child", {"metadata": {"finalizers": [HOLD]}})
     await api.delete(f"{CM}/owner")
@@ -119,7 +119,7 @@ async def test_an_owner_made_anew_is_another_one(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_whoever_is_given_an_owner_that_is_gone_goes(api):
+async def test_an_object_that_gets_a_reference_to_a_deleted_owner_is_deleted(api):
     (owner,) = await chain(api, "owner")
     await api.delete(f"{CM}/owner")
     await api.made(CM, cm("free"))
@@ -129,10 +129,10 @@ async def test_whoever_is_given_an_owner_that_is_gone_goes(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_a_reference_that_comes_to_mean_another_object_is_judged_anew(api):
-    """The uid stays, so nobody else would notice."""
+async def test_a_changed_reference_is_classified_again(api):
+    """The uid is the same, so the owner index does not change."""
     owner, child = await chain(api, "owner", "child")
-    astray = [blocking(owner) | {"name": "somebody"}]
+    astray = [blocking(owner) | {"name": "another"}]
     await api.patch(f"{CM}/child", {"metadata": {"ownerReferences": astray}})
     await api.run_until_idle()
     assert names(api) == {"owner"}
@@ -140,7 +140,7 @@ async def test_a_reference_that_comes_to_mean_another_object_is_judged_anew(api)
 
 
 @with_controllers(add_garbage_collector)
-async def test_nobody_goes_because_it_owns_itself_or_those_who_own_it(api):
+async def test_objects_that_own_themselves_or_each_other_are_kept(api):
     one = await api.made(CM, cm("one"))
     two = await api.made(CM, owned("two", reference(one)))
     await api.patch(f"{CM}/one", {"metadata": {"ownerReferences": [reference(one), reference(two)]}})
@@ -152,7 +152,7 @@ async def test_nobody_goes_because_it_owns_itself_or_those_who_own_it(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_what_is_being_deleted_already_is_left_alone(api):
+async def test_objects_that_are_being_deleted_are_not_deleted_again(api):
     owner = await api.made(CM, cm("owner"))
     await api.made(CM, owned("child", reference(owner), finalizers=[HOLD]))
     await api.delete(f"{CM}/child")
@@ -168,7 +168,7 @@ async def test_what_is_being_deleted_already_is_left_alone(api):
     ("finalizer", "left", "releasing"),
     [("orphan", {"grandchild"}, []), ("foregroundDeletion", set(), ["grandchild", "child"])],
 )
-def test_what_goes_goes_as_its_own_finalizers_ask(finalizer, left, releasing):
+def test_a_dependent_is_deleted_with_the_propagation_of_its_finalizers(finalizer, left, releasing):
     @with_controllers(add_garbage_collector)
     async def check(api):
         owner = await api.made(CM, cm("owner"))
@@ -192,7 +192,7 @@ def test_what_goes_goes_as_its_own_finalizers_ask(finalizer, left, releasing):
 
 
 @with_controllers(add_garbage_collector)
-async def test_events_are_nobodys(api):
+async def test_events_are_not_collected(api):
     owner = await api.made(CM, cm("owner"))
     about = {"kind": "ConfigMap", "namespace": "default", "name": "owner"}
     event = {"metadata": {"name": "e", "ownerReferences": [blocking(owner)]}, "involvedObject": about, "reason": "R"}
@@ -205,7 +205,7 @@ async def test_events_are_nobodys(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_of_many_dependents_each_goes_and_nobody_else(api):
+async def test_many_dependents_are_deleted_and_no_other_objects(api):
     owner, other = await api.made(CM, cm("owner")), await api.made(CM, cm("other"))
     for number in range(150):
         await api.made(CM, owned(f"owned-{number}", blocking(owner)))
@@ -215,11 +215,11 @@ async def test_of_many_dependents_each_goes_and_nobody_else(api):
     assert names(api) == {"other", *(f"others-{number}" for number in range(150))}
 
 
-# -- what nobody asked for ----------------------------------------------------------------------------------------------
+# -- nothing to do ------------------------------------------------------------------------------------------------------
 
 
 @with_controllers(add_garbage_collector)
-async def test_nothing_is_done_where_everybody_has_an_owner(api):
+async def test_nothing_is_written_while_all_owners_exist(api):
     await chain(api, "a", "b", "c")
     await api.run_until_idle()
     before = api.revision
@@ -231,11 +231,11 @@ async def test_nothing_is_done_where_everybody_has_an_owner(api):
     assert reconciles(api) == 0
 
 
-# -- what changes under our hands ---------------------------------------------------------------------------------------
+# -- changes during a reconcile -----------------------------------------------------------------------------------------
 
 
 def between(monkeypatch, act, times=1):
-    """Have something happen after an object was judged and before it is deleted."""
+    """Run a function after an object was classified and before it is deleted."""
     delete = Operations.delete
 
     async def late(self, item, metadata, policy):
@@ -248,7 +248,7 @@ def between(monkeypatch, act, times=1):
     monkeypatch.setattr(Operations, "delete", late)
 
 
-def test_an_object_that_finds_an_owner_in_time_stays(monkeypatch):
+def test_an_object_that_gets_an_existing_owner_before_the_deletion_is_kept(monkeypatch):
     @with_controllers(add_garbage_collector)
     async def check(api):
         saviour = await api.made(CM, cm("saviour"))
@@ -267,7 +267,7 @@ def test_an_object_that_finds_an_owner_in_time_stays(monkeypatch):
     check()
 
 
-def test_an_object_made_anew_in_time_is_not_taken_for_the_old_one(monkeypatch):
+def test_an_object_recreated_before_the_deletion_is_kept(monkeypatch):
     @with_controllers(add_garbage_collector)
     async def check(api):
         async def replace(item):
@@ -283,7 +283,7 @@ def test_an_object_made_anew_in_time_is_not_taken_for_the_old_one(monkeypatch):
     check()
 
 
-def test_an_object_that_changes_all_the_time_goes_all_the_same(monkeypatch):
+def test_an_object_that_changes_continuously_is_deleted(monkeypatch):
     @with_controllers(add_garbage_collector)
     async def check(api):
         numbers = iter(range(100))
@@ -300,7 +300,7 @@ def test_an_object_that_changes_all_the_time_goes_all_the_same(monkeypatch):
     check()
 
 
-# -- what the process before left undone --------------------------------------------------------------------------------
+# -- restarts -----------------------------------------------------------------------------------------------------------
 
 
 async def _owner_gone(api):
@@ -335,7 +335,7 @@ async def _orphaning(api):
 
 
 @pytest.mark.parametrize("leave", [_owner_gone, _one_owner_gone, _foreground, _childless_foreground, _orphaning])
-def test_what_was_left_undone_is_found_at_the_start(leave):
+def test_unfinished_collections_are_continued_at_the_start(leave):
     async def main():
         storage = MemoryStorage()
         async with running_controllers(storage=storage) as api:
@@ -359,7 +359,7 @@ class SluggishStorage(MemoryStorage):
         return await super().delete(key, expected, note)
 
 
-def test_a_server_that_is_stopped_in_the_midst_is_followed_by_one_that_goes_on():
+def test_a_collection_that_was_stopped_in_the_middle_is_continued_by_the_next_server():
     async def main():
         storage = SluggishStorage()
         async with running_controllers(add_garbage_collector, storage=storage) as api:

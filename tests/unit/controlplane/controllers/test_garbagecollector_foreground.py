@@ -23,7 +23,7 @@ async def patch(api, name, **fields):
 
 
 async def gone_in_order(watch, number):
-    """The names of what goes, as it goes."""
+    """The names of deleted objects, in order."""
     gone = []
     while len(gone) < number:
         event = await watch.next()
@@ -36,7 +36,7 @@ async def gone_in_order(watch, number):
 
 
 @with_controllers(add_garbage_collector)
-async def test_the_youngest_go_first(api):
+async def test_a_chain_is_deleted_from_its_last_dependent_on(api):
     await chain(api, "a", "b", "c", "d")
     watch = await api.watch(CM, resourceVersion=str(api.revision))
     await delete(api, "a")
@@ -48,7 +48,7 @@ async def test_the_youngest_go_first(api):
     ("blocks", "left"),
     [(True, {"owner", "child"}), (False, {"child"}), (None, {"child"})],
 )
-def test_an_owner_waits_for_those_who_block_it_and_for_nobody_else(blocks, left):
+def test_an_owner_waits_for_blocking_dependents_only(blocks, left):
     @with_controllers(add_garbage_collector)
     async def check(api):
         owner = await api.made(CM, cm("owner"))
@@ -72,9 +72,9 @@ def test_an_owner_waits_for_those_who_block_it_and_for_nobody_else(blocks, left)
         lambda owner: {"ownerReferences": [reference(owner, blockOwnerDeletion=False)]},
         lambda owner: {"ownerReferences": [blocking(owner) | {"uid": "another"}]},
     ],
-    ids=["it goes", "it names nobody", "it does not say", "it says no", "it names another"],
+    ids=["deleted", "no references", "unset", "false", "another owner"],
 )
-def test_an_owner_goes_when_the_last_one_that_blocks_it_stops(release):
+def test_an_owner_is_released_when_its_last_blocker_stops_blocking(release):
     @with_controllers(add_garbage_collector)
     async def check(api):
         (owner,) = await chain(api, "owner")
@@ -90,7 +90,7 @@ def test_an_owner_goes_when_the_last_one_that_blocks_it_stops(release):
 
 
 @with_controllers(add_garbage_collector)
-async def test_who_has_another_owner_stays_and_is_not_waited_for(api):
+async def test_a_dependent_with_another_owner_is_kept_and_not_waited_for(api):
     one, two = await api.made(CM, cm("one")), await api.made(CM, cm("two"))
     await api.made(CM, owned("child", blocking(one), blocking(two)))
     await delete(api, "one")
@@ -99,7 +99,7 @@ async def test_who_has_another_owner_stays_and_is_not_waited_for(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_those_that_are_going_already_are_waited_for(api):
+async def test_dependents_that_are_being_deleted_are_waited_for(api):
     (owner,) = await chain(api, "owner")
     await api.made(CM, owned("child", blocking(owner), finalizers=[HOLD]))
     await delete(api, "child", "Background")
@@ -112,7 +112,7 @@ async def test_those_that_are_going_already_are_waited_for(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_those_that_come_while_their_owner_waits_go_too(api):
+async def test_dependents_created_while_their_owner_waits_are_deleted(api):
     (owner,) = await chain(api, "owner")
     await api.made(CM, owned("first", blocking(owner), finalizers=[HOLD]))
     await delete(api, "owner")
@@ -126,21 +126,21 @@ async def test_those_that_come_while_their_owner_waits_go_too(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_without_dependents_goes_at_once(api):
+async def test_an_owner_without_dependents_is_deleted_at_once(api):
     await chain(api, "owner")
     await delete(api, "owner")
     assert names(api) == set()
 
 
 @with_controllers(add_garbage_collector)
-async def test_other_finalizers_of_an_owner_are_not_ours_to_take(api):
+async def test_other_finalizers_of_an_owner_are_kept(api):
     await api.made(CM, cm("owner", metadata={"finalizers": [HOLD, "test.dev/more"]}))
     await delete(api, "owner")
     assert metadata(api, "owner")["finalizers"] == [HOLD, "test.dev/more"]
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Background", {"child"}), ("Orphan", {"child"})])
-def test_somebody_who_waits_may_be_told_not_to(policy, left):
+def test_a_waiting_owner_may_be_orphaned_instead(policy, left):
     @with_controllers(add_garbage_collector)
     async def check(api):
         (owner,) = await chain(api, "owner")
@@ -154,8 +154,8 @@ def test_somebody_who_waits_may_be_told_not_to(policy, left):
 
 
 @with_controllers(add_garbage_collector)
-async def test_who_blocks_himself_waits_for_ever(api):
-    """As it is in Kubernetes: nobody but whoever made it so can end it."""
+async def test_an_object_that_blocks_itself_waits_for_ever(api):
+    """As in Kubernetes: only the client that set the reference can remove it."""
     (one,) = await chain(api, "one")
     await patch(api, "one", ownerReferences=[blocking(one)])
     await delete(api, "one")
@@ -168,7 +168,7 @@ async def test_who_blocks_himself_waits_for_ever(api):
 
 
 @pytest.mark.parametrize("length", [2, 3, 4])
-def test_a_cycle_goes(length):
+def test_a_cycle_is_deleted(length):
     @with_controllers(add_garbage_collector)
     async def check(api):
         made = await chain(api, *(f"n{number}" for number in range(length)))
@@ -180,7 +180,7 @@ def test_a_cycle_goes(length):
 
 
 @with_controllers(add_garbage_collector)
-async def test_a_cycle_goes_of_which_two_are_told(api):
+async def test_a_cycle_of_which_two_are_deleted_is_deleted(api):
     *_, three = await chain(api, "one", "two", "three")
     await patch(api, "one", ownerReferences=[blocking(three)])
     await api.delete(f"{CM}/one", propagationPolicy="Foreground")
@@ -190,7 +190,7 @@ async def test_a_cycle_goes_of_which_two_are_told(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_those_who_own_each_other_outlive_an_owner_that_waits(api):
+async def test_dependents_that_own_each_other_outlive_a_waiting_owner(api):
     """Each has an owner that is there, when it is asked."""
     (owner,) = await chain(api, "owner")
     one = await api.made(CM, owned("one", blocking(owner)))
@@ -205,22 +205,22 @@ async def test_those_who_own_each_other_outlive_an_owner_that_waits(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_those_let_go_stay_and_keep_their_other_owners(api):
+async def test_orphans_are_kept_with_their_other_owners(api):
     one, two = await api.made(CM, cm("one")), await api.made(CM, cm("two"))
     kept_one = reference(two, controller=True)
     await api.made(CM, owned("both", blocking(one), kept_one))
-    await api.made(CM, owned("going", blocking(one), finalizers=[HOLD]))
+    await api.made(CM, owned("deleting", blocking(one), finalizers=[HOLD]))
     for number in range(100):
         await api.made(CM, owned(f"child-{number}", blocking(one)))
-    await api.delete(f"{CM}/going")
+    await api.delete(f"{CM}/deleting")
     await delete(api, "one", "Orphan")
-    assert names(api) == {"two", "both", "going", *(f"child-{number}" for number in range(100))}
+    assert names(api) == {"two", "both", "deleting", *(f"child-{number}" for number in range(100))}
     assert metadata(api, "both")["ownerReferences"] == [kept_one]
     assert all(owners(api, f"child-{number}") == [] for number in range(100))
-    assert owners(api, "going") == []
+    assert owners(api, "deleting") == []
 
 
-def test_those_that_come_or_change_while_the_others_are_let_go_are_let_go_too(monkeypatch):
+def test_dependents_created_or_changed_during_orphaning_are_orphaned(monkeypatch):
     @with_controllers(add_garbage_collector)
     async def check(api):
         (owner,) = await chain(api, "owner")
@@ -243,12 +243,12 @@ def test_those_that_come_or_change_while_the_others_are_let_go_are_let_go_too(mo
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_that_lets_go_is_an_owner_until_it_has_gone(api):
+async def test_an_owner_that_orphans_is_solid_until_it_is_deleted(api):
     await api.made(CM, cm("owner", metadata={"finalizers": [HOLD]}))
     await delete(api, "owner", "Orphan")
     assert metadata(api, "owner")["finalizers"] == [HOLD]
-    (going,) = [api.find("configmaps", "default", "owner")]
-    await api.made(CM, owned("late", reference({"apiVersion": "v1", "kind": "ConfigMap", **going})))
+    (waiting,) = [api.find("configmaps", "default", "owner")]
+    await api.made(CM, owned("late", reference({"apiVersion": "v1", "kind": "ConfigMap", **waiting})))
     await api.run_until_idle()
     assert names(api) == {"owner", "late"}
     await patch(api, "owner", finalizers=None)

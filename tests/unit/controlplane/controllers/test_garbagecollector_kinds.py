@@ -33,7 +33,7 @@ def of(name, *references, kind="Widget"):
 
 
 async def warnings(api, namespace):
-    """What was said about objects, and of whom."""
+    """The Events about objects: kind, name and note."""
     events = (await api.get(f"{NS}/{namespace}/events")).json["items"]
     return [
         (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["message"])
@@ -46,7 +46,7 @@ async def warnings(api, namespace):
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_without_a_namespace_owns_in_all_of_them(api):
+async def test_a_cluster_scoped_owner_has_dependents_in_all_namespaces(api):
     await api.made(NS, {"metadata": {"name": "elsewhere"}})
     owner = await api.made(ROLES, role("owner"))
     await api.made(CM, owned("a", blocking({**CLUSTER_ROLE, **owner})))
@@ -61,7 +61,7 @@ async def test_an_owner_without_a_namespace_owns_in_all_of_them(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_in_another_namespace_is_none_and_people_are_told(api):
+async def test_an_owner_in_another_namespace_is_absent_and_recorded_as_an_event(api):
     await api.made(NS, {"metadata": {"name": "elsewhere"}})
     owner = await api.made(CM, cm("owner"))
     await api.made(ELSEWHERE, owned("child", reference(owner)))
@@ -69,18 +69,18 @@ async def test_an_owner_in_another_namespace_is_none_and_people_are_told(api):
     assert names(api, "elsewhere") == set()
     assert names(api) == {"owner"}
     uid = owner["metadata"]["uid"]
-    said = (
+    note = (
         f"ownerRef [v1/ConfigMap, namespace: elsewhere, name: owner, uid: {uid}] "
         'does not exist in namespace "elsewhere"'
     )
-    assert await warnings(api, "elsewhere") == [("ConfigMap", "child", said)]
+    assert await warnings(api, "elsewhere") == [("ConfigMap", "child", note)]
     event = (await api.get(f"{NS}/elsewhere/events")).json["items"][0]
     assert event["reportingComponent"] == "garbage-collector-controller"
     assert "resourceVersion" not in event["involvedObject"]
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_in_another_namespace_is_forgotten_if_there_is_one_here(api):
+async def test_a_reference_to_another_namespace_is_removed_if_there_is_a_solid_owner(api):
     await api.made(NS, {"metadata": {"name": "elsewhere"}})
     there, here = await api.made(CM, cm("there")), await api.made(ELSEWHERE, cm("here"))
     await api.made(ELSEWHERE, owned("child", reference(there), reference(here)))
@@ -90,18 +90,18 @@ async def test_an_owner_in_another_namespace_is_forgotten_if_there_is_one_here(a
 
 
 @with_controllers(add_garbage_collector)
-async def test_of_an_owner_that_is_nowhere_nothing_is_said(api):
+async def test_an_owner_that_is_in_no_namespace_is_not_recorded(api):
     owner = await api.made(CM, cm("owner"))
-    await api.made(CM, owned("a", reference(owner) | {"uid": "nobody"}))
-    await api.made(CM, owned("b", reference(owner) | {"uid": "nobody"}))
+    await api.made(CM, owned("a", reference(owner) | {"uid": "absent"}))
+    await api.made(CM, owned("b", reference(owner) | {"uid": "absent"}))
     await api.run_until_idle()
     assert names(api) == {"owner"}
     assert await warnings(api, "default") == []
 
 
 @with_controllers(add_garbage_collector)
-async def test_what_has_no_namespace_cannot_belong_to_what_has_one(api):
-    """Which of them is meant cannot be said, so it is left alone, whatever becomes of the owner."""
+async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_kept(api):
+    """In which namespace the owner is cannot be recorded, so the object is kept, whatever happens to the owner."""
     owner = await api.made(CM, cm("owner"))
     other = await api.made(ROLES, role("other"))
     await api.made(ROLES, role("lost", blocking(owner), reference(other)))
@@ -112,20 +112,20 @@ async def test_what_has_no_namespace_cannot_belong_to_what_has_one(api):
     resource = "clusterroles.rbac.authorization.k8s.io"
     assert owners(api, "lost", "", resource) == ["owner", "other"]
     assert metadata(api, "owner")["finalizers"] == ["foregroundDeletion"], "it blocks all the same"
-    (told,) = set(await warnings(api, "default"))
-    assert told[:2] == ("ClusterRole", "lost")
-    assert told[2].endswith('does not exist in namespace ""')
+    (recorded,) = set(await warnings(api, "default"))
+    assert recorded[:2] == ("ClusterRole", "lost")
+    assert recorded[2].endswith('does not exist in namespace ""')
     await api.delete(f"{CM}/owner", propagationPolicy="Orphan")
     await api.run_until_idle()
     assert names(api) == set()
-    assert api.find(resource, "", "lost") is None, "let go by the one, it had lost the other"
+    assert api.find(resource, "", "lost") is None, "without the one owner, the other is absent"
 
 
 # -- custom kinds -------------------------------------------------------------------------------------------------------
 
 
 @with_controllers(add_garbage_collector)
-async def test_a_kind_defined_a_moment_ago_is_like_any_other(api):
+async def test_objects_of_a_kind_defined_a_moment_ago_are_collected(api):
     await defined(api, definition(), definition("Gadget", scope="Cluster"))
     gadget = await api.made(GADGETS, of("g", kind="Gadget"))
     child = await api.made(WIDGETS, of("w", blocking(gadget)))
@@ -140,10 +140,10 @@ async def test_a_kind_defined_a_moment_ago_is_like_any_other(api):
     ("api_version", "kind"),
     [("example.com/v1", "Widget"), ("apps/v1", "Thing"), ("apps/v9", "Deployment")],
 )
-def test_of_a_kind_that_is_not_served_nothing_is_known(api_version, kind):
+def test_dependents_of_kinds_that_are_not_served_are_kept(api_version, kind):
     @with_controllers(add_garbage_collector)
     async def check(api):
-        strange = {"apiVersion": api_version, "kind": kind, "name": "w", "uid": "somebody"}
+        strange = {"apiVersion": api_version, "kind": kind, "name": "w", "uid": "absent"}
         friend = await api.made(CM, cm("friend"))
         await api.made(CM, owned("a", strange))
         await api.made(CM, owned("b", strange, reference(friend) | {"uid": "gone"}))
@@ -159,8 +159,8 @@ def test_of_a_kind_that_is_not_served_nothing_is_known(api_version, kind):
 
 
 @with_controllers(add_garbage_collector)
-async def test_what_waited_for_a_kind_is_judged_the_moment_it_is_served(api):
-    strange = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "somebody"}
+async def test_undecided_objects_are_reconciled_when_the_kind_is_served(api):
+    strange = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "absent"}
     friend = await api.made(CM, cm("friend"))
     await api.made(CM, owned("lost", strange))
     await api.made(CM, owned("kept", strange, reference(friend)))
@@ -187,7 +187,7 @@ def _serve(*served):
 
 
 @with_controllers(add_garbage_collector)
-async def test_an_owner_is_not_given_up_while_its_version_is_not_served(api):
+async def test_dependents_are_kept_while_the_version_of_their_owner_is_not_served(api):
     await defined(api, definition(versions=[version("v1", storage=True), version("v2")]))
     owner = await api.made(WIDGETS, of("w"))
     await redefined(api, "widgets.example.com", _serve("v2"))
@@ -204,8 +204,8 @@ async def test_an_owner_is_not_given_up_while_its_version_is_not_served(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_what_belongs_to_a_kind_that_goes_goes(api):
-    """By the time the dependents are looked at, nobody serves the kind of their owner."""
+async def test_dependents_of_a_deleted_kind_are_deleted(api):
+    """When the dependents are reconciled, the kind of their owner is not served any more."""
     await defined(api, definition())
     owner = await api.made(WIDGETS, of("w"))
     for number in range(5):
@@ -218,7 +218,7 @@ async def test_what_belongs_to_a_kind_that_goes_goes(api):
 
 
 @with_controllers(add_garbage_collector)
-async def test_what_cannot_be_reached_is_collected_when_it_can(api):
+async def test_dependents_of_an_unserved_kind_are_collected_when_it_is_served(api):
     await defined(api, definition(versions=[version("v1", storage=True)]))
     owner = await api.made(CM, cm("owner"))
     await api.made(WIDGETS, of("w", reference(owner)))

@@ -1,4 +1,4 @@
-"""What is read of an object without decoding it is what decoding it would say."""
+"""Metadata that is read without decoding an object equals decoded metadata."""
 
 import msgspec
 from hypothesis import example, given
@@ -53,25 +53,25 @@ def item(metadata, **fields):
 
 @example({"name": "a", "uid": "u", "resourceVersion": "1", "labels": {"deletionTimestamp": "x"}})
 @given(METADATA)
-def test_bytes_say_what_the_object_says(metadata):
-    kept = item(metadata)
-    assert uid_of(kept) == metadata["uid"]
-    assert is_being_deleted(kept) == ("deletionTimestamp" in metadata)
-    read = metadata_of(kept)
+def test_metadata_read_from_bytes_equals_decoded_metadata(metadata):
+    stored = item(metadata)
+    assert uid_of(stored) == metadata["uid"]
+    assert is_being_deleted(stored) == ("deletionTimestamp" in metadata)
+    read = metadata_of(stored)
     assert (read.uid, read.finalizers) == (metadata["uid"], metadata.get("finalizers"))
     assert [one.uid for one in read.references] == [one["uid"] for one in metadata.get("ownerReferences", ())]
 
 
 @given(METADATA, METADATA, st.booleans())
-def test_references_are_the_same_only_if_they_are(metadata, other, take_over):
+def test_references_are_equal_only_if_their_encoding_is(metadata, other, take_over):
     if take_over:
         other = {**other, "ownerReferences": metadata.get("ownerReferences", [])}
     if has_same_references(item(metadata), item(other)):
         assert metadata["ownerReferences"] == other["ownerReferences"]
 
 
-def test_a_write_that_leaves_the_owners_alone_is_seen_to():
-    """This is what spares the many updates of owned objects a judgement."""
+def test_a_write_that_keeps_the_references_is_recognised():
+    """So most updates of dependents need no classification."""
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u", "blockOwnerDeletion": True}
     for more in ({"managedFields": [{"manager": "m"}]}, {"finalizers": ["f"]}):
         metadata = {"name": "a", "uid": "1", "resourceVersion": "1", "ownerReferences": [owner], **more}
@@ -81,7 +81,7 @@ def test_a_write_that_leaves_the_owners_alone_is_seen_to():
         assert not has_same_references(item(unblocked), before)
 
 
-def test_all_of_a_reference_is_kept():
+def test_references_round_trip_with_all_fields():
     whole = {"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u", "controller": False, "blockOwnerDeletion": True}
     (read,) = metadata_of(
         item({"name": "a", "uid": "1", "resourceVersion": "1", "ownerReferences": [whole]})
@@ -90,7 +90,7 @@ def test_all_of_a_reference_is_kept():
     assert read == Reference("v1", "K", "n", "u", controller=False, block_owner_deletion=True)
 
 
-def test_requests_are_readable_and_lead_back():
+def test_requests_round_trip_to_keys():
     for key, request in {
         "/registry/apps/replicasets/default/web": Request("default", "replicasets.apps/web"),
         "/registry/core/nodes/n": Request("", "nodes/n"),

@@ -155,7 +155,7 @@ def keeps_waiting_references(monkeypatch):
 
 
 def no_initial_requests(monkeypatch):
-    """What the process before left undone is not found."""
+    """Unfinished work of the process before is not found."""
     monkeypatch.setattr(DependencyTracker, "initial", lambda self: ())
 
 

@@ -50,7 +50,7 @@ def _held(name="held", *finalizers):
     return cm(name, metadata={"finalizers": list(finalizers or ("example.com/x",))})
 
 
-def _said(namespace):
+def _conditions(namespace):
     return {
         condition["type"]: (condition["status"], condition["reason"], condition["message"])
         for condition in namespace["status"]["conditions"]
@@ -58,16 +58,16 @@ def _said(namespace):
 
 
 def _remaining(api, name="probe"):
-    """What a namespace says that is left, and what holds it."""
-    said = _said(api.find("namespaces", "", name))
-    return said["NamespaceContentRemaining"][2], said["NamespaceFinalizersRemaining"][2]
+    """The messages about remaining content and finalizers."""
+    conditions = _conditions(api.find("namespaces", "", name))
+    return conditions["NamespaceContentRemaining"][2], conditions["NamespaceFinalizersRemaining"][2]
 
 
-# -- going -----------------------------------------------------------------------------------------------------------
+# -- deletion ----------------------------------------------------------------------------------------------------------
 
 
 @with_controllers(add_namespace_controller)
-async def test_namespace_goes_with_all_that_is_in_it(api):
+async def test_a_namespace_is_deleted_with_its_content(api):
     made = await _ns(api)
     await api.made(CMS, cm("a"))
     await api.made("/apis/coordination.k8s.io/v1/namespaces/probe/leases", lease("l"))
@@ -76,11 +76,11 @@ async def test_namespace_goes_with_all_that_is_in_it(api):
     other = await api.made(f"{NS}/default/configmaps", cm("a"))
     watch = await api.watch(NS, resourceVersion=made["metadata"]["resourceVersion"])
     assert (await api.delete(PROBE)).status == 200
-    marked, told, gone = await watch.take(3)
-    assert [event["type"] for event in (marked, told, gone)] == ["MODIFIED", "MODIFIED", "DELETED"]
+    marked, updated, gone = await watch.take(3)
+    assert [event["type"] for event in (marked, updated, gone)] == ["MODIFIED", "MODIFIED", "DELETED"]
     assert "conditions" not in marked["object"]["status"]
-    assert _said(told["object"]) == FINE
-    assert told["object"]["spec"] == {"finalizers": ["kubernetes"]}
+    assert _conditions(updated["object"]) == FINE
+    assert updated["object"]["spec"] == {"finalizers": ["kubernetes"]}
     assert gone["object"]["status"]["phase"] == "Terminating"
     assert (await api.get(PROBE)).status == 404
     assert api.find("configmaps", "default", "a") == other
@@ -89,7 +89,7 @@ async def test_namespace_goes_with_all_that_is_in_it(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_it_takes_no_time(api):
+async def test_an_ordinary_namespace_is_deleted_at_once(api):
     await _ns(api)
     await api.made(CMS, cm("a"))
     before = api.clock.monotonic()
@@ -100,7 +100,7 @@ async def test_it_takes_no_time(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_two_namespaces_go_at_once(api):
+async def test_two_namespaces_are_deleted_at_the_same_time(api):
     for name in ("one", "two"):
         await _ns(api, name)
         for number in range(20):
@@ -112,7 +112,7 @@ async def test_two_namespaces_go_at_once(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_custom_kinds_go_too_however_young(api):
+async def test_objects_of_a_kind_defined_a_moment_ago_are_deleted(api):
     await _ns(api)
     await defined(api, definition())
     await api.made(WIDGETS, widget("w", metadata={"finalizers": ["example.com/w"]}))
@@ -128,7 +128,7 @@ async def test_custom_kinds_go_too_however_young(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_kinds_that_are_not_served_do_not_hold_it(api):
+async def test_kinds_that_are_not_served_do_not_block_the_deletion(api):
     await _ns(api)
     await defined(api, definition(versions=[version("v1", storage=True), version("v2")]))
     await api.made(WIDGETS, widget("w"))
@@ -143,7 +143,7 @@ async def test_kinds_that_are_not_served_do_not_hold_it(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_immortal_namespaces_stay(api):
+async def test_system_namespaces_cannot_be_deleted(api):
     for name in ("default", "kube-system", "kube-public"):
         answer = await api.delete(f"{NS}/{name}")
         assert answer.error == (
@@ -166,7 +166,7 @@ async def test_dry_run_of_a_deletion_changes_nothing(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_name_is_free_again(api):
+async def test_a_namespace_of_the_same_name_can_be_created_again(api):
     for _ in range(3):
         await _ns(api)
         await api.made(CMS, cm("a"))
@@ -179,7 +179,7 @@ async def test_name_is_free_again(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_stuck_namespace_says_what_holds_it_and_goes_with_that(api):
+async def test_a_blocked_namespace_reports_the_finalizers_and_is_deleted_without_them(api):
     await _ns(api)
     for number in range(1000):
         await api.made(CMS, cm(f"c{number}"))
@@ -188,7 +188,7 @@ async def test_stuck_namespace_says_what_holds_it_and_goes_with_that(api):
     await api.run_until_idle(0.1)
     assert [key for key in api.there("configmaps") if key[0] == "probe"] == [("probe", "held")]
     held = api.find("namespaces", "", "probe")
-    assert _said(held) == FINE | {
+    assert _conditions(held) == FINE | {
         "NamespaceContentRemaining": (
             "True",
             "SomeResourcesRemain",
@@ -210,7 +210,7 @@ async def test_stuck_namespace_says_what_holds_it_and_goes_with_that(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_what_it_says_is_kept_up_to_date(api):
+async def test_the_conditions_are_kept_up_to_date(api):
     await _ns(api)
     await api.made(CMS, _held("a", "example.com/x", "example.com/y"))
     await api.made(CMS, _held("b"))
@@ -237,7 +237,7 @@ async def test_what_it_says_is_kept_up_to_date(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_many_finalizers_that_go_one_by_one_are_told_now_and_then(api):
+async def test_many_finalizers_removed_one_by_one_cause_few_status_updates(api):
     await _ns(api)
     for number in range(50):
         await api.made(CMS, _held(f"c{number}"))
@@ -247,14 +247,14 @@ async def test_many_finalizers_that_go_one_by_one_are_told_now_and_then(api):
     for number in range(50):
         await _freed(api, f"{CMS}/c{number}")
         await asyncio.sleep(0.1)
-    told = 0
+    updated = 0
     while (await watch.next())["type"] != "DELETED":
-        told += 1
-    assert 4 <= told <= 8
+        updated += 1
+    assert 4 <= updated <= 8
 
 
 @with_controllers(add_namespace_controller)
-async def test_finalizers_of_the_namespace_itself_hold_it(api):
+async def test_finalizers_of_the_namespace_block_its_deletion(api):
     await _ns(api, finalizers=["example.com/ns"])
     await api.made(CMS, cm("a"))
     await api.delete(PROBE)
@@ -262,14 +262,14 @@ async def test_finalizers_of_the_namespace_itself_hold_it(api):
     held = api.find("namespaces", "", "probe")
     assert not held["spec"].get("finalizers")
     assert held["metadata"]["finalizers"] == ["example.com/ns"]
-    assert _said(held) == FINE
+    assert _conditions(held) == FINE
     assert not [key for key in api.there("configmaps") if key[0] == "probe"]
     await _freed(api, PROBE)
     assert (await api.get(PROBE)).status == 404
 
 
 @with_controllers(add_namespace_controller)
-async def test_finalizers_others_put_into_the_spec_stay(api):
+async def test_other_finalizers_in_the_spec_are_kept(api):
     await _ns(api, spec={"finalizers": ["example.com/mine"]})
     await api.delete(PROBE)
     await api.run_until_idle()
@@ -281,7 +281,7 @@ async def test_finalizers_others_put_into_the_spec_stay(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_who_wrote_what_is_recorded(api):
+async def test_the_controller_is_the_field_manager_of_its_writes(api):
     await _ns(api, spec={"finalizers": ["example.com/mine"]})
     await api.delete(PROBE)
     await api.run_until_idle()
@@ -302,7 +302,7 @@ async def test_everything_else_waits_for_the_pods(api):
     await api.run_until_idle(10)
     assert api.find("pods", "probe", "p")["metadata"]["deletionGracePeriodSeconds"] == 30
     assert api.find("configmaps", "probe", "used") is not None
-    assert _said(api.find("namespaces", "", "probe"))["NamespaceContentRemaining"] == (
+    assert _conditions(api.find("namespaces", "", "probe"))["NamespaceContentRemaining"] == (
         "True",
         "SomeResourcesRemain",
         "Some resources are remaining: pods. has 1 resource instances",
@@ -313,14 +313,14 @@ async def test_everything_else_waits_for_the_pods(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_pods_that_outstay_their_grace_are_a_failure(api):
+async def test_pods_that_outlive_their_grace_period_are_reported_as_a_failure(api):
     await _ns(api)
     await api.made(f"{PROBE}/pods", pod("p", nodeName="n", terminationGracePeriodSeconds=30))
     await api.delete(PROBE)
     await api.run_until_idle(30)
-    assert _said(api.find("namespaces", "", "probe"))["NamespaceDeletionContentFailure"][0] == "False"
+    assert _conditions(api.find("namespaces", "", "probe"))["NamespaceDeletionContentFailure"][0] == "False"
     await api.run_until_idle(10)
-    assert _said(api.find("namespaces", "", "probe"))["NamespaceDeletionContentFailure"] == (
+    assert _conditions(api.find("namespaces", "", "probe"))["NamespaceDeletionContentFailure"] == (
         "True",
         "ContentDeletionFailed",
         (
@@ -336,7 +336,7 @@ async def test_pods_that_outstay_their_grace_are_a_failure(api):
     assert (await api.get(PROBE)).status == 404
 
 
-# -- races, and what the last process left ------------------------------------------------------------------------------
+# -- races and restarts -------------------------------------------------------------------------------------------------
 
 
 class Latecomer(SlowStorage):
@@ -356,7 +356,7 @@ class Latecomer(SlowStorage):
 
 
 @pytest.mark.parametrize("when", ["while it is emptied", "after it has gone"])
-def test_what_was_admitted_before_the_deletion_is_found(when):
+def test_objects_admitted_before_the_deletion_are_deleted(when):
     async def main():
         storage = Latecomer("/registry/core/configmaps/probe/late")
         async with running_controllers(add_namespace_controller, storage=storage) as api:
@@ -380,7 +380,7 @@ def test_what_was_admitted_before_the_deletion_is_found(when):
     run(main())
 
 
-def test_what_is_begun_is_finished_by_the_next_process():
+def test_a_deletion_begun_before_a_restart_is_continued():
     async def main():
         storage = MemoryStorage()
         async with running_controllers(storage=storage) as api:
@@ -416,7 +416,7 @@ def test_content_without_a_namespace_is_found_at_the_start():
 
 
 @with_controllers(add_namespace_controller)
-async def test_content_that_is_left_behind_by_force_is_deleted(api):
+async def test_content_of_a_force_finalized_namespace_is_deleted(api):
     await _ns(api)
     await api.made(CMS, _held())
     await api.delete(PROBE)
@@ -435,7 +435,7 @@ async def test_content_that_is_left_behind_by_force_is_deleted(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_active_namespaces_are_left_alone(api):
+async def test_active_namespaces_are_not_touched(api):
     await _ns(api)
     await api.made(CMS, _held())
     await api.delete(f"{CMS}/held")
@@ -446,7 +446,7 @@ async def test_active_namespaces_are_left_alone(api):
 
 
 @with_controllers(add_namespace_controller)
-async def test_lost_race_for_the_namespace_is_tried_again(api):
+async def test_a_conflict_on_the_namespace_is_retried(api):
     await _ns(api)
     await api.made(CMS, _held())
     await api.delete(PROBE)

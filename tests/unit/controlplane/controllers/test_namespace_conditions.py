@@ -1,4 +1,4 @@
-"""What a namespace on its way out says: pure computing, in the words that tools know."""
+"""The conditions of a terminating namespace."""
 
 import datetime as dt
 from collections import Counter
@@ -20,7 +20,7 @@ TYPES = [
 ]
 
 _names = st.sampled_from(["configmaps", "pods", "widgets"])
-_found = st.builds(
+_results = st.builds(
     DeletionResult,
     remaining=st.dictionaries(
         st.builds(GroupResource, st.sampled_from(["", "example.com"]), _names), st.integers(1, 9)
@@ -30,7 +30,7 @@ _found = st.builds(
 )
 
 
-def test_all_five_are_said_in_their_order():
+def test_all_five_conditions_are_set_in_order():
     namespace = {}
     assert update_conditions(namespace, DeletionResult(), NOW)
     conditions = namespace["status"]["conditions"]
@@ -40,15 +40,15 @@ def test_all_five_are_said_in_their_order():
 
 
 def test_failures_are_sorted_and_counted():
-    verdict = condition_states(DeletionResult(failures=["z failed", "a failed"]))["NamespaceDeletionContentFailure"]
-    assert verdict == (
+    state = condition_states(DeletionResult(failures=["z failed", "a failed"]))["NamespaceDeletionContentFailure"]
+    assert state == (
         "True",
         "ContentDeletionFailed",
         "Failed to delete all resource types, 2 remaining: a failed, z failed",
     )
 
 
-def test_groups_are_named_and_the_core_group_by_nothing():
+def test_remaining_resources_are_listed_with_their_group():
     remaining = Counter({GroupResource("example.com", "widgets"): 3, GroupResource("", "configmaps"): 1})
     assert condition_states(DeletionResult(remaining))["NamespaceContentRemaining"].message == (
         "Some resources are remaining: configmaps. has 1 resource instances, "
@@ -56,17 +56,17 @@ def test_groups_are_named_and_the_core_group_by_nothing():
     )
 
 
-@given(_found)
-def test_the_same_twice_is_no_news(found):
+@given(_results)
+def test_unchanged_conditions_are_not_updated(result):
     namespace = {}
-    assert update_conditions(namespace, found, NOW)
+    assert update_conditions(namespace, result, NOW)
     before = repr(namespace)
-    assert not update_conditions(namespace, found, LATER)
+    assert not update_conditions(namespace, result, LATER)
     assert repr(namespace) == before
 
 
-@given(_found, _found)
-def test_time_moves_with_the_status_and_with_nothing_else(first, second):
+@given(_results, _results)
+def test_the_transition_time_changes_with_the_status_only(first, second):
     namespace = {}
     update_conditions(namespace, first, NOW)
     before = {one["type"]: one["status"] for one in namespace["status"]["conditions"]}
@@ -78,7 +78,7 @@ def test_time_moves_with_the_status_and_with_nothing_else(first, second):
     assert [one["type"] for one in namespace["status"]["conditions"]] == TYPES
 
 
-def test_conditions_of_others_stay():
+def test_other_conditions_are_kept():
     theirs = {"type": "Theirs", "status": "True"}
     namespace = {"status": {"phase": "Terminating", "conditions": [theirs]}}
     update_conditions(namespace, DeletionResult(), NOW)

@@ -1,4 +1,4 @@
-"""Pods that nobody runs: removed when they are deleted and their grace is over."""
+"""The pod garbage collector: removes terminating Pods that no kubelet removes."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def _node(api, name="n", **fields):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_pod_of_a_node_that_is_not_there_goes_when_its_grace_is_over(api):
+async def test_a_pod_of_a_missing_node_is_removed_after_its_grace_period(api):
     await _running(api, terminationGracePeriodSeconds=30)
     watch = await api.watch(PODS, resourceVersion=str(api.revision))
     await api.delete(POD)
@@ -54,7 +54,7 @@ async def test_pod_of_a_node_that_is_not_there_goes_when_its_grace_is_over(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_pods_that_are_not_deleted_are_never_touched(api):
+async def test_pods_that_are_not_being_deleted_are_not_touched(api):
     await _running(api)
     await api.made(PODS, pod("unscheduled"))
     await api.made(PODS, pod("annotated", metadata={"annotations": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}))
@@ -64,7 +64,7 @@ async def test_pods_that_are_not_deleted_are_never_touched(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_pods_of_nodes_that_are_there_are_left_to_them(api):
+async def test_pods_of_existing_nodes_are_left_to_the_kubelet(api):
     await _node(api)
     await _running(api)
     await api.delete(POD)
@@ -77,7 +77,7 @@ async def test_pods_of_nodes_that_are_there_are_left_to_them(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_node_that_comes_in_time_keeps_its_pods(api):
+async def test_a_node_created_in_time_keeps_its_pods(api):
     await _running(api)
     await api.delete(POD)
     await api.run_until_idle(10)
@@ -87,7 +87,7 @@ async def test_node_that_comes_in_time_keeps_its_pods(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_shorter_grace_is_honoured(api):
+async def test_a_shortened_grace_period_is_honoured(api):
     await _running(api, terminationGracePeriodSeconds=3600)
     await api.delete(POD)
     await api.run_until_idle(60)
@@ -97,7 +97,7 @@ async def test_shorter_grace_is_honoured(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_finalizers_hold_what_has_failed(api):
+async def test_a_failed_pod_with_finalizers_is_kept(api):
     await _running(api, metadata=HELD, terminationGracePeriodSeconds=5)
     await api.delete(POD)
     await api.run_until_idle()
@@ -112,7 +112,7 @@ async def test_finalizers_hold_what_has_failed(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_unscheduled_pod_that_is_held_has_failed(api):
+async def test_an_unscheduled_pod_with_finalizers_is_marked_failed(api):
     await api.made(PODS, pod(metadata=HELD))
     await api.delete(POD)
     await api.run_until_idle(1)
@@ -125,7 +125,7 @@ async def test_unscheduled_pod_that_is_held_has_failed(api):
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_pod_that_had_succeeded_has_not_failed(api):
+async def test_a_succeeded_pod_is_not_marked_failed(api):
     made = await api.made(PODS, pod(metadata=HELD, nodeName="n", terminationGracePeriodSeconds=5))
     await api.put(f"{POD}/status", {**made, "status": {"phase": "Running"}})
     await api.delete(POD)
@@ -139,11 +139,11 @@ OUT = {"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect"
 
 
 @pytest.mark.parametrize(
-    ("ready", "taint", "goes"),
+    ("ready", "taint", "removed"),
     [("False", True, True), ("True", True, False), ("False", False, False)],
     ids=["out of service", "still ready", "only not ready"],
 )
-def test_nodes_out_of_service_lose_their_pods_at_once(ready, taint, goes):
+def test_pods_of_nodes_out_of_service_are_removed_at_once(ready, taint, removed):
     @with_controllers(add_pod_garbage_collector)
     async def check(api):
         await _node(api)
@@ -155,13 +155,13 @@ def test_nodes_out_of_service_lose_their_pods_at_once(ready, taint, goes):
         if taint:
             await api.patch(f"{NODES}/n", OUT)
         await api.run_until_idle(1)
-        assert (api.find("pods", "default", "p") is None) == goes
+        assert (api.find("pods", "default", "p") is None) == removed
 
     check()
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_pod_of_the_same_name_is_another_pod(api):
+async def test_another_pod_of_the_same_name_is_not_removed(api):
     await _running(api, terminationGracePeriodSeconds=30)
     await api.delete(POD)
     await api.run_until_idle(10)
@@ -171,7 +171,7 @@ async def test_pod_of_the_same_name_is_another_pod(api):
     assert api.find("pods", "default", "p")["status"]["phase"] == "Running"
 
 
-def test_what_is_begun_is_finished_by_the_next_process():
+def test_a_deletion_begun_before_a_restart_is_continued():
     async def main():
         storage = MemoryStorage()
         async with running_controllers(storage=storage) as api:
@@ -187,7 +187,7 @@ def test_what_is_begun_is_finished_by_the_next_process():
 
 
 @with_controllers(add_pod_garbage_collector)
-async def test_many_go_together(api):
+async def test_many_pods_are_removed_concurrently(api):
     await api.made(NS, {"metadata": {"name": "probe"}})
     for number in range(100):
         await _running(api, f"p{number}")

@@ -1,4 +1,4 @@
-"""Quotas say what is used, at once."""
+"""The resourcequota controller: the status of quotas is updated at once."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def used(api, name="q"):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_a_quota_says_what_is_allowed_and_used(api):
+async def test_the_status_of_a_quota_has_hard_and_used(api):
     await api.made(QUOTAS, quota(hard={"pods": "10", "cpu": "2", "configmaps": "5", "count/deployments.apps": "1"}))
     await api.run_until_idle()
     assert status(api) == {
@@ -41,7 +41,7 @@ async def test_a_quota_says_what_is_allowed_and_used(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_what_comes_and_goes_is_counted(api):
+async def test_created_and_deleted_objects_are_counted(api):
     await api.made(QUOTAS, quota(hard={"pods": "10", "count/pods": "10", "requests.cpu": "2", "configmaps": "5"}))
     await api.made(PODS, using("a"))
     await api.made(PODS, using("b", cpu="1"))
@@ -58,7 +58,7 @@ async def test_what_comes_and_goes_is_counted(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_a_changed_service_is_counted_anew(api):
+async def test_a_changed_service_is_counted_again(api):
     await api.made(QUOTAS, quota(hard={"services": "9", "services.nodeports": "9", "services.loadbalancers": "9"}))
     ports = [{"port": 1, "name": "a"}, {"port": 2, "name": "b"}]
     await api.made(SVC, {"metadata": {"name": "s"}, "spec": {"ports": ports}})
@@ -72,7 +72,7 @@ async def test_a_changed_service_is_counted_anew(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_scopes_say_which_pods_count(api):
+async def test_only_pods_in_scope_are_counted(api):
     await api.made(QUOTAS, quota("best", hard={"pods": "9"}, scopes=["BestEffort"]))
     await api.made(QUOTAS, quota("rest", hard={"pods": "9", "cpu": "9"}, scopes=["NotBestEffort"]))
     await api.made(PODS, pod("a"))
@@ -84,7 +84,7 @@ async def test_scopes_say_which_pods_count(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_a_quota_that_changes_is_counted_anew(api):
+async def test_a_changed_quota_is_counted_again(api):
     await api.made(PODS, using("a"))
     await api.made(QUOTAS, quota(hard={"pods": "1"}))
     await api.run_until_idle(1)
@@ -107,7 +107,7 @@ async def test_other_namespaces_do_not_count(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_nothing_is_written_while_nothing_counts_differently(api):
+async def test_nothing_is_written_while_the_numbers_stay_the_same(api):
     await api.made(QUOTAS, quota(hard={"pods": "1", "configmaps": "5"}))
     await api.made(PODS, using("a"))
     await api.made(CM, cm("a"))
@@ -123,7 +123,7 @@ async def test_nothing_is_written_while_nothing_counts_differently(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_a_pod_that_cannot_end_is_charged_no_longer_than_its_time(api):
+async def test_a_pod_that_does_not_terminate_is_not_charged_after_its_grace_period(api):
     await api.made(QUOTAS, quota(hard={"pods": "9", "count/pods": "9"}))
     await api.made(PODS, pod("a", nodeName="lost", terminationGracePeriodSeconds=100))
     await api.delete(f"{PODS}/a")
@@ -134,7 +134,7 @@ async def test_a_pod_that_cannot_end_is_charged_no_longer_than_its_time(api):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_two_quotas_count_for_themselves(api):
+async def test_two_quotas_of_a_namespace_are_counted_independently(api):
     await api.made(QUOTAS, quota("a", hard={"resourcequotas": "5", "pods": "1"}))
     await api.made(QUOTAS, quota("b", hard={"count/resourcequotas": "5"}))
     await api.made(PODS, pod("p"))
@@ -168,7 +168,7 @@ def widget(name):
 
 
 @with_controllers(add_resourcequota_controller)
-async def test_custom_kinds_are_counted_when_they_are_defined(api):
+async def test_objects_of_a_custom_kind_are_counted_once_it_is_defined(api):
     await api.made(QUOTAS, quota(hard={"count/widgets.quota.example.com": "9", "pods": "1"}))
     await api.run_until_idle(1)
     assert used(api) == {"pods": "0"}
@@ -183,7 +183,7 @@ async def test_custom_kinds_are_counted_when_they_are_defined(api):
     assert used(api)["count/widgets.quota.example.com"] == "0"
 
 
-def test_what_changed_while_nobody_counted_is_counted_at_the_start():
+def test_changes_before_the_start_are_counted_at_the_start():
     storage = MemoryStorage()
 
     async def main():
@@ -214,11 +214,11 @@ def test_what_changed_while_nobody_counted_is_counted_at_the_start():
             {"hard": {"cpu": "1", "count/x.y": "1", "gone": "1"}, "used": {"cpu": "2", "count/x.y": "7", "gone": "3"}},
             {"cpu": "2"},
             {"hard": {"cpu": "1", "count/x.y": "1"}, "used": {"count/x.y": "7", "cpu": "2"}},
-            id="what nobody can count",
+            id="a resource that is not served",
         ),
         pytest.param({}, None, {}, None, id="nothing"),
     ],
 )
-def test_the_status_of_a_quota(spec, before, now, after):
+def test_the_computed_status_of_a_quota(spec, before, now, after):
     subject = {"spec": {"hard": spec}} | ({"status": before} if before else {})
     assert status_of(subject, amounts_of(now)) == after

@@ -27,7 +27,7 @@ def secret(name="t", account="robot", **fields):
 
 @pytest.fixture
 def issuing(tmp_path):
-    """Make a test of a coroutine that is given the API and what knows the bearers of tokens."""
+    """Make a test of a coroutine that is given the API and the authenticator of tokens."""
 
     def start(test):
         async def main():
@@ -46,7 +46,7 @@ def text(obj, key):
     return base64.b64decode(obj["data"][key]).decode()
 
 
-def test_a_secret_made_for_an_account_is_filled(issuing):
+def test_a_token_secret_of_an_account_is_filled(issuing):
     async def check(api, tokens):
         account = await api.made(ACCOUNTS, {"metadata": {"name": "robot"}})
         await api.made(SECRETS, secret())
@@ -75,7 +75,7 @@ def test_a_secret_made_for_an_account_is_filled(issuing):
     issuing(check)
 
 
-def test_what_is_there_stays_and_a_wrong_certificate_is_corrected(issuing):
+def test_existing_data_is_kept_and_a_wrong_certificate_is_corrected(issuing):
     async def check(api, tokens):
         await api.made(ACCOUNTS, {"metadata": {"name": "robot"}})
         data = {"token": base64.b64encode(b"mine").decode(), "ca.crt": base64.b64encode(b"OLD").decode()}
@@ -88,9 +88,9 @@ def test_what_is_there_stays_and_a_wrong_certificate_is_corrected(issuing):
     issuing(check)
 
 
-def test_without_its_account_a_secret_goes(issuing):
+def test_a_token_secret_without_account_is_deleted(issuing):
     async def check(api, tokens):
-        await api.made(SECRETS, secret("nobody", "missing"))
+        await api.made(SECRETS, secret("orphan", "missing"))
         await api.made(SECRETS, {"metadata": {"name": "plain"}})
         await api.made(ACCOUNTS, {"metadata": {"name": "robot"}})
         await api.made(ACCOUNTS, {"metadata": {"name": "other"}})
@@ -108,7 +108,7 @@ def test_without_its_account_a_secret_goes(issuing):
     issuing(check)
 
 
-def test_an_account_forgets_a_secret_that_went(issuing):
+def test_a_deleted_secret_is_removed_from_the_account(issuing):
     async def check(api, tokens):
         listed = [{"name": "t"}, {"name": "else"}]
         await api.made(ACCOUNTS, {"metadata": {"name": "robot"}, "secrets": listed})
@@ -121,7 +121,7 @@ def test_an_account_forgets_a_secret_that_went(issuing):
     issuing(check)
 
 
-def test_a_token_is_good_only_while_secret_and_account_hold_it(issuing):
+def test_a_token_is_valid_only_while_its_secret_and_account_exist(issuing):
     async def check(api, tokens):
         await api.made(ACCOUNTS, {"metadata": {"name": "robot"}})
         await api.made(SECRETS, secret())
@@ -141,14 +141,14 @@ def test_a_token_is_good_only_while_secret_and_account_hold_it(issuing):
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", "x" * 50_000, "..", "é.é.é", "eyJhbGciOiJub25lIn0.e30."])
-def test_nonsense_is_nobody(issuing, token):
+def test_invalid_tokens_do_not_authenticate(issuing, token):
     async def check(api, tokens):
         assert tokens.user_of(token) is None
 
     issuing(check)
 
 
-def test_without_a_key_nothing_is_issued():
+def test_without_a_key_no_token_is_issued():
     async def main():
         async with running_controllers(add_serviceaccount_token_controller) as api:
             await api.made(ACCOUNTS, {"metadata": {"name": "robot"}})

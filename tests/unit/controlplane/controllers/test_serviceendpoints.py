@@ -1,4 +1,4 @@
-"""What is read of a Pod, and when endpoints say they changed."""
+"""Reading Pods and Services for endpoints, and the trigger time."""
 
 import pytest
 
@@ -18,11 +18,11 @@ WEB = Request("default", "web")
 
 
 @served
-async def test_a_pod_is_read_from_its_bytes(api):
+async def test_a_pod_is_read_from_its_encoded_form(api):
     body = pod("a", hostname="h", subdomain="s", ports=[{"name": "web", "containerPort": 80}, {"containerPort": 81}])
     body["spec"]["initContainers"] = [
         {"name": "one", "image": "i", "ports": [{"name": "once", "containerPort": 1}]},
-        {"name": "two", "image": "i", "restartPolicy": "Always", "ports": [{"name": "beside", "containerPort": 2}]},
+        {"name": "two", "image": "i", "restartPolicy": "Always", "ports": [{"name": "side", "containerPort": 2}]},
     ]
     made = await api.made(PODS, body)
     cache = api.catalog.store("pods").cache
@@ -40,7 +40,7 @@ async def test_a_pod_is_read_from_its_bytes(api):
         uid=made["metadata"]["uid"],
         hostname="h",
         subdomain="s",
-        ports=(named_port("web", 80), named_port("beside", 2)),
+        ports=(named_port("web", 80), named_port("side", 2)),
         ready_since="2026-01-01T00:00:00Z",
     )
     assert endpoint_pod(item) == wanted
@@ -52,7 +52,7 @@ async def test_a_pod_is_read_from_its_bytes(api):
     assert ended.differs(wanted)
 
 
-def test_since_when_a_pod_is_ready_makes_no_difference():
+def test_the_time_of_readiness_is_not_compared():
     assert not facts().differs(facts(ready_since="later"))
     assert facts().differs(facts(is_ready=False))
 
@@ -68,7 +68,7 @@ def test_since_when_a_pod_is_ready_makes_no_difference():
         ("", ""),
     ],
 )
-def test_addresses_have_one_spelling(text, address):
+def test_addresses_are_canonical(text, address):
     assert canonical(text) == address
 
 
@@ -82,7 +82,7 @@ def test_addresses_have_one_spelling(text, address):
     ],
     ids=str,
 )
-def test_services_that_select_pods(selector, spec, found, any_selector):
+def test_the_selectors_of_services(selector, spec, found, any_selector):
     @served
     async def check(api):
         await api.made("/api/v1/namespaces/default/services", service("web", selector, **spec))
@@ -93,7 +93,7 @@ def test_services_that_select_pods(selector, spec, found, any_selector):
     check()
 
 
-def test_endpoints_follow_the_earliest_change_since_they_were_last_computed():
+def test_the_trigger_time_is_the_earliest_change_since_the_last_update():
     times, web = TriggerTimes(), stored_service()
     before = [facts("a", ready_since="2026-01-01T00:01:00Z"), facts("b", ready_since="2026-01-01T00:02:00Z")]
     assert times.next(WEB, web, before) == "2026-01-01T00:00:00Z", "the Service is new"
@@ -107,7 +107,7 @@ def test_endpoints_follow_the_earliest_change_since_they_were_last_computed():
     assert times.next(WEB, web, after) == "2026-01-01T00:09:00Z"
 
 
-def test_the_time_is_written_and_taken_away():
+def test_the_trigger_time_annotation_is_set_and_removed():
     obj = {"metadata": {"annotations": {"a": "b"}}}
     stamp(obj, "now")
     assert obj["metadata"]["annotations"] == {"a": "b", TRIGGER_TIME: "now"}

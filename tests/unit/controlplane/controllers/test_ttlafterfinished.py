@@ -1,4 +1,4 @@
-"""Jobs that have ended are deleted when their time has come."""
+"""The ttl-after-finished controller: finished Jobs are deleted after their TTL."""
 
 import pytest
 
@@ -37,7 +37,7 @@ async def finish(api, name="j", **how):
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
-def test_a_job_goes_its_time_after_it_has_ended(kind):
+def test_a_job_is_deleted_its_ttl_after_it_finished(kind):
     @with_controllers(add_ttl_after_finished_controller)
     async def check(api):
         await api.made(JOBS, job(ttl=1000))
@@ -47,14 +47,14 @@ def test_a_job_goes_its_time_after_it_has_ended(kind):
         assert not deleting(api)
         await api.run_until_idle(20)
         assert deleting(api)
-        # What it owns goes first.
+        # Foreground: its dependents are deleted first.
         assert api.find("jobs.batch", "default", "j")["metadata"]["finalizers"] == ["foregroundDeletion"]
 
     check()
 
 
 @with_controllers(add_ttl_after_finished_controller)
-async def test_no_time_at_all_is_at_once(api):
+async def test_a_ttl_of_zero_deletes_at_once(api):
     await api.made(JOBS, job(ttl=0))
     await finish(api)
     await api.run_until_idle(1)
@@ -62,7 +62,7 @@ async def test_no_time_at_all_is_at_once(api):
 
 
 @with_controllers(add_ttl_after_finished_controller)
-async def test_jobs_that_run_or_have_no_time_stay(api):
+async def test_running_jobs_and_jobs_without_ttl_are_kept(api):
     await api.made(JOBS, job("runs", ttl=1))
     await api.made(JOBS, job("stays"))
     await finish(api, "stays")
@@ -72,7 +72,7 @@ async def test_jobs_that_run_or_have_no_time_stay(api):
 
 
 @with_controllers(add_ttl_after_finished_controller)
-async def test_the_time_may_be_changed_afterwards(api):
+async def test_the_ttl_may_be_changed_after_the_job_finished(api):
     for name in ("longer", "shorter", "never"):
         await api.made(JOBS, job(name, ttl=1000))
         await finish(api, name)
@@ -89,7 +89,7 @@ async def test_the_time_may_be_changed_afterwards(api):
 
 
 @with_controllers(add_ttl_after_finished_controller)
-async def test_a_job_that_ended_in_the_future_waits_for_it(api):
+async def test_a_finish_time_in_the_future_is_waited_for(api):
     await api.made(JOBS, job(ttl=10))
     await finish(api, at="2026-01-01T01:00:00Z")
     await api.run_until_idle(3600)
@@ -98,7 +98,7 @@ async def test_a_job_that_ended_in_the_future_waits_for_it(api):
     assert deleting(api)
 
 
-def test_time_goes_on_while_the_server_is_away():
+def test_the_ttl_continues_while_the_server_is_stopped():
     storage = MemoryStorage()
 
     async def main():
@@ -113,7 +113,7 @@ def test_time_goes_on_while_the_server_is_away():
     run(main())
 
 
-def test_when_a_job_is_to_go():
+def test_the_expiry_of_a_job():
     finished = {"metadata": {"namespace": "n", "name": "j"}, "spec": {"ttlSecondsAfterFinished": 60}, **ended()}
     assert expiry_of(finished) == parse_time("2026-01-01T00:01:00Z")
     assert expiry_of({**finished, "spec": {}}) is None

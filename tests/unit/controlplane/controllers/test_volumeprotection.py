@@ -1,4 +1,4 @@
-"""Claims, volumes and volume classes stay while they are used."""
+"""The protection controllers: claims, volumes and volume classes in use are not deleted."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def finalizers(obj):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_a_claim_gets_its_finalizer_once(api):
+async def test_the_finalizer_is_added_to_a_claim_once(api):
     await api.made(CLAIMS, claim(finalizers=["example.com/mine"]))
     await api.run_until_idle()
     stored = api.find("persistentvolumeclaims", "default", "data")
@@ -54,7 +54,7 @@ async def test_a_claim_gets_its_finalizer_once(api):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_a_claim_nobody_uses_goes_at_once(api):
+async def test_an_unused_claim_is_deleted_at_once(api):
     await api.made(CLAIMS, claim())
     await api.run_until_idle()
     await api.delete(f"{CLAIMS}/data")
@@ -63,7 +63,7 @@ async def test_a_claim_nobody_uses_goes_at_once(api):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_a_claim_goes_with_the_last_pod_that_mounts_it(api):
+async def test_a_claim_is_deleted_with_the_last_pod_that_mounts_it(api):
     await api.made(CLAIMS, claim())
     for name in ("a", "b"):
         await api.made(PODS, mounting(name, "other", "data"))
@@ -80,7 +80,7 @@ async def test_a_claim_goes_with_the_last_pod_that_mounts_it(api):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_a_pod_that_has_ended_still_holds_its_claim(api):
+async def test_a_terminated_pod_still_uses_its_claim(api):
     await api.made(CLAIMS, claim())
     await api.made(PODS, mounting("a", "data"))
     await api.run_until_idle()
@@ -91,7 +91,7 @@ async def test_a_pod_that_has_ended_still_holds_its_claim(api):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_a_pod_without_a_node_holds_nothing(api):
+async def test_an_unscheduled_pod_uses_no_claim(api):
     await api.made(CLAIMS, claim())
     await api.made(PODS, mounting("a", "data", node=""))
     await api.run_until_idle()
@@ -101,7 +101,7 @@ async def test_a_pod_without_a_node_holds_nothing(api):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_pods_of_other_namespaces_hold_nothing(api):
+async def test_pods_of_other_namespaces_do_not_use_the_claim(api):
     await api.made(NS, {"metadata": {"name": "other"}})
     await api.made(CLAIMS, claim())
     await api.made(f"{NS}/other/pods", mounting("a", "data"))
@@ -112,7 +112,7 @@ async def test_pods_of_other_namespaces_hold_nothing(api):
 
 
 @with_controllers(add_persistentvolumeclaim_protection_controller)
-async def test_the_claim_of_an_ephemeral_volume_goes_when_its_pod_is_shut_down(api):
+async def test_the_claim_of_an_ephemeral_volume_is_deleted_when_its_pod_is_shut_down(api):
     template = {"spec": claim()["spec"]}
     volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
     made = await api.made(PODS, pod("a", metadata={"finalizers": ["example.com/x"]}, nodeName="n", volumes=volumes))
@@ -128,7 +128,7 @@ async def test_the_claim_of_an_ephemeral_volume_goes_when_its_pod_is_shut_down(a
     assert not api.there("persistentvolumeclaims")
 
 
-def test_a_deletion_begun_before_a_restart_is_finished_after_it():
+def test_a_claim_deleted_before_a_restart_is_released_after_it():
     storage = MemoryStorage()
 
     async def main():
@@ -152,7 +152,7 @@ def test_a_deletion_begun_before_a_restart_is_finished_after_it():
 
 
 @with_controllers(add_persistentvolume_protection_controller)
-async def test_a_volume_stays_while_it_is_bound(api):
+async def test_a_bound_volume_is_kept(api):
     await api.made(VOLUMES, volume())
     await api.run_until_idle()
     assert finalizers(api.find("persistentvolumes", "", "disk")) == [VOLUME_FINALIZER]
@@ -166,7 +166,7 @@ async def test_a_volume_stays_while_it_is_bound(api):
 
 
 @with_controllers(add_volumeattributesclass_protection_controller)
-async def test_a_volume_class_stays_while_it_is_named(api):
+async def test_a_volume_class_is_kept_while_it_is_named(api):
     await api.made(CLASSES, {"metadata": {"name": "fast"}, "driverName": "d", "parameters": {"iops": "1"}})
     wanting = claim()
     wanting["spec"]["volumeAttributesClassName"] = "fast"
@@ -184,7 +184,7 @@ async def test_a_volume_class_stays_while_it_is_named(api):
 OWNED = [{"uid": "u", "controller": True}]
 EPHEMERAL = [{"name": "v", "ephemeral": {}}]
 SHUT = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
-GOING = {**SHUT, "deletionGracePeriodSeconds": 30}
+DELETING = {**SHUT, "deletionGracePeriodSeconds": 30}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ GOING = {**SHUT, "deletionGracePeriodSeconds": 30}
         pytest.param({}, {"volumes": EPHEMERAL}, OWNED, True, id="its own"),
         pytest.param({}, {"volumes": EPHEMERAL}, [], False, id="of that name but not its own"),
         pytest.param({}, {"volumes": EPHEMERAL}, [{"uid": "u"}], False, id="owned but not controlled"),
-        pytest.param(GOING, {"volumes": EPHEMERAL}, OWNED, True, id="going"),
+        pytest.param(DELETING, {"volumes": EPHEMERAL}, OWNED, True, id="being deleted"),
         pytest.param(SHUT, {"volumes": EPHEMERAL}, OWNED, False, id="shut down"),
         pytest.param(
             SHUT, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "p-v"}}]}, [], True, id="mounted"
@@ -202,6 +202,6 @@ GOING = {**SHUT, "deletionGracePeriodSeconds": 30}
         pytest.param({}, {}, OWNED, False, id="no volumes"),
     ],
 )
-def test_when_a_pod_uses_a_claim(metadata, spec, owners, used):
+def test_the_claims_that_a_pod_uses(metadata, spec, owners, used):
     subject = {"metadata": {"name": "p", "uid": "u", **metadata}, "spec": {"nodeName": "n", **spec}}
     assert uses_claim(subject, {"metadata": {"name": "p-v", "ownerReferences": owners}}) is used
