@@ -357,8 +357,9 @@ async def test_only_pod_changes_that_affect_endpoints_are_enqueued(api):
     assert await after(report(api, "a", "10.1.0.1")) == [[]]
     assert await after(api.made(PODS, pod("b", {})), report(api, "b", "10.1.0.2")) == [[], []]
     await api.patch(f"{PODS}/a", {"metadata": {"labels": {"app": "web"}}})
-    assert [fact.name for fact in index.pods(web)] == ["a"]
-    assert await after(api.delete(f"{PODS}/a", gracePeriodSeconds=0)) == [[pair, web]]
+    assert [pod.name for pod in index.pods(web)] == ["a"]
+    # Marked as terminating first, then deleted.
+    assert await after(api.delete(f"{PODS}/a", gracePeriodSeconds=0)) == [[pair, web], [pair, web]]
     assert index.pods(web) == []
 
 

@@ -34,7 +34,7 @@ async def test_a_pod_of_a_missing_node_is_removed_after_its_grace_period(api):
     assert api.find("pods", "default", "p") is not None
     await api.run_until_idle(3)
     assert api.find("pods", "default", "p") is None
-    marked, failed, gone = await watch.take(3)
+    marked, failed, shortened, deleted = await watch.take(4)
     assert marked["object"]["status"]["phase"] == "Running"
     status = failed["object"]["status"]
     assert status["phase"] == "Failed"
@@ -50,7 +50,8 @@ async def test_a_pod_of_a_missing_node_is_removed_after_its_grace_period(api):
         "observedGeneration": generation,
     }
     assert status["observedGeneration"] == generation
-    assert gone["type"] == "DELETED"
+    assert shortened["object"]["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert deleted["type"] == "DELETED"
 
 
 @with_controllers(add_pod_garbage_collector)
