@@ -34,7 +34,7 @@ class LiveServer:
         self, directory: Path, *arguments, environment=None, controllers="-root-ca-certificate-publisher-controller"
     ):
         self.directory = directory
-        self.arguments = ("--controllers", controllers, *arguments)
+        self.arguments = (f"--controllers={controllers}", *arguments)
         self.environment = environment or {}
         self.port = 0
         self.process = None
