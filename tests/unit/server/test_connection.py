@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import socket
 import ssl
 from email.utils import parsedate_to_datetime
 
@@ -850,6 +852,52 @@ def test_slow_reader_of_a_stream_piles_up_in_pending_and_disturbs_nobody(run, co
             aborted.set()
             await gone(server)
             slow.close()
+
+    run(main())
+
+
+LARGE = Response(200, [], b"x" * 3_000_000)
+HELD = {"Connection", "RequestReader", "HttpRequestParser", "Deadline", "SSLProtocol", "MemoryBIO", "SSLObject"}
+"""Types of what a connection is made of."""
+
+
+def held():
+    """The objects of connections that are in memory."""
+    return sum(type(one).__name__ in HELD for one in gc.get_objects())
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("end", ["server", "peer", "midway", "stream"])
+def test_closed_connection_is_freed_without_the_garbage_collector(run, contexts, encrypted, end):
+    server_tls, client_tls = contexts if encrypted else (None, None)
+
+    async def handler(request):
+        return StreamResponse(200, [], _waits) if end == "stream" else LARGE
+
+    def fetch(port):
+        """With a blocking socket, so that nothing of asyncio's own client is counted."""
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            peer = client_tls.wrap_socket(plain, server_hostname="127.0.0.1") if encrypted else plain
+            with peer:
+                peer.sendall(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") if end == "server" else GET)
+                left = {"midway": 100_000, "stream": 1}.get(end, len(LARGE.body))
+                while left > 0 and (data := peer.recv(1 << 20)):
+                    left -= len(data)
+
+    async def main():
+        async with serving(handler, tls=server_tls) as server:
+            gc.collect()
+            before = held()
+            gc.disable()
+            try:
+                for _ in range(3):
+                    await asyncio.to_thread(fetch, server.port)
+                await gone(server)
+                for _ in range(1000):  # The loop drops a closed socket in one of its next turns.
+                    await asyncio.sleep(0)
+                assert held() <= before
+            finally:
+                gc.enable()
 
     run(main())
 

@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_reading",
         "_room",
+        "_served",
         "_stream",
         "_surplus",
         "_task",
@@ -111,6 +112,8 @@ class Connection(asyncio.Protocol):
         self._eof = False
         self._lost = False
         self._closing = False
+        self._served = False
+        """The task is done."""
 
     # What the event loop calls.
 
@@ -161,8 +164,8 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.end()
             self._loop.call_later(self._owner.limits.stream_stop, self._task.cancel)
-        if self._task.done():
-            self._owner.forget(self)
+        if self._served:
+            self._release()
 
     def pause_writing(self) -> None:
         """The send buffer is full."""
@@ -269,10 +272,22 @@ class Connection(asyncio.Protocol):
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             log.error("a connection failed", exc_info=task.exception())
+        self._served = True
         if self._lost:
-            self._owner.forget(self)
+            self._release()
         elif not self._closing:
             self._transport.abort()
+
+    def _release(self) -> None:
+        """Break the reference cycles of a connection that is lost and whose task is done; called once.
+
+        A TLS transport holds half a megabyte of buffers. The garbage collector runs rarely in this process, so
+        reference counting has to free them.
+        """
+        self._owner.forget(self)
+        self._reader.close()
+        self._deadline.close()
+        del self._transport
 
     # Reading.
 

@@ -42,6 +42,11 @@ class Deadline:
             self._timer.cancel()
             self._timer = None
 
+    def close(self) -> None:
+        """Cancel the deadline for good, and drop the reference to what it would have called."""
+        self.cancel()
+        del self._expired
+
     def _ring(self) -> None:
         self._timer = None
         self._timer_at = inf

@@ -139,6 +139,13 @@ class RequestReader:
             at += _SLICE
         self.held = b"" if self.ended else bytes(view[at:])
 
+    def close(self) -> None:
+        """Read no more, and break the reference cycle with the parser."""
+        self.ended = True
+        self.queue.clear()
+        self.held = b""
+        del self._parser
+
     def refuse(self, refusal: Refusal) -> None:
         """End the input with an answer of our own, behind the requests that wait."""
         self.ended = True
