@@ -21,7 +21,7 @@ from kapi.server.authn.certificate import ConnectionAuthenticator
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
-from kapi.server.pages.health import Health
+from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
@@ -180,7 +180,7 @@ class Api:
         self.clock = clock or LoopClock()
         self.catalog = Catalog(self.storage, self.clock, converter_for=converter_for)
         self.health = Health()
-        self.health.add("storage", lambda: None)
+        self.health.add(STORE, lambda: None)
         self.metrics = Metrics()
         self.services = Services(
             catalog=self.catalog,

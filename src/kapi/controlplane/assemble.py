@@ -28,7 +28,7 @@ from kapi.server.authn.serviceaccounts import ServiceAccountTokens
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.superuser import MASTERS, PrivilegedGroup, PublicPaths
-from kapi.server.pages.health import Health
+from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
 from kapi.server.routes import router
@@ -47,11 +47,27 @@ if TYPE_CHECKING:
     from kapi.base.http import Outbound
     from kapi.controlplane.options import Options
     from kapi.registry.custom.conversion import Converter
+    from kapi.server.pages.health import Hook
     from kapi.storage.interface import Storage
 
 COMPACTION_INTERVAL = 15.0
 MAX_REVISIONS = 1_000_000
 """History beyond this many revisions is given up early, down to what clients are promised."""
+
+_LOADED_HOOKS = ("start-apiextensions-informers", "crd-informer-synced", "storage-readiness")
+"""Post-start hooks of kube-apiserver whose work is done here before the server listens."""
+_STARTED_HOOKS = (
+    "start-apiextensions-controllers",
+    "start-system-namespaces-controller",
+    "start-cluster-authentication-info-controller",
+    "start-kube-apiserver-identity-lease-controller",
+    "start-kube-apiserver-identity-lease-garbage-collector",
+    "scheduling/bootstrap-system-priority-classes",
+    "bootstrap-controller",
+    "apiservice-registration-controller",
+    "kube-apiserver-autoregistration",
+)
+"""Post-start hooks of kube-apiserver whose work is done while the server listens already."""
 
 _log = structlog.get_logger("kapi.controlplane")
 
@@ -72,7 +88,7 @@ class ControlPlane:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.url = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._begun = False
+        self._hooks: list[Hook] = []
         self._stopping = False
         self._outbound: Outbound | None = None
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
@@ -91,7 +107,7 @@ class ControlPlane:
             storage, self.clock, retention=options.history_seconds, converter_for=self._converter
         )
         await catalog.load()
-        self.metrics.observe_caches(catalog.hub)
+        self.metrics.observe(catalog, self.health)
         services = self._services(catalog, credentials)
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
@@ -109,7 +125,6 @@ class ControlPlane:
         services.address = f"{host}:{server.port}"
         self.url = f"https://{services.address}"
         await bootstrap.ensure_objects(self.transport, server.port)
-        self._begun = True
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         self._spawn(self.metrics.watch_loop_lag())
         history = options.history_seconds
@@ -125,6 +140,8 @@ class ControlPlane:
         self._spawn(catalog.hub.keep_trimmed(COMPACTION_INTERVAL))
         self._spawn(DefinitionController(catalog).run())
         self._spawn(self._run_controllers(pipeline, credentials))
+        for hook in self._hooks:
+            hook.done = True
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
@@ -183,13 +200,7 @@ class ControlPlane:
         return await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
 
     def _services(self, catalog: Catalog, credentials: bootstrap.Credentials) -> Services:
-        self.health.add("storage", self._storage_check)
-        self.health.add(
-            "bootstrap",
-            self._bootstrap_check,
-            readiness_only=True,
-        )
-        self.health.add("shutdown", lambda: "shutting down" if self._stopping else None, readiness_only=True)
+        self._add_health_checks()
         lifecycle = NamespaceLifecycle(catalog)
         return Services(
             catalog=catalog,
@@ -207,8 +218,17 @@ class ControlPlane:
             metrics=self.metrics,
         )
 
-    def _bootstrap_check(self) -> str | None:
-        return None if self._begun else "the objects every cluster has are being created"
+    def _add_health_checks(self) -> None:
+        """Register the checks under kube-apiserver's names. Hooks are added in the order in which it lists them."""
+        health = self.health
+        health.add(STORE, self._storage_check)
+        health.add("etcd-readiness", self._storage_check, readiness_only=True)
+        # The caches are loaded before the server listens.
+        health.add("informer-sync", lambda: None, readiness_only=True)
+        for name in _LOADED_HOOKS:
+            health.add_hook(name).done = True
+        self._hooks = [health.add_hook(name) for name in _STARTED_HOOKS]
+        health.add("shutdown", lambda: "process is shutting down" if self._stopping else None, readiness_only=True)
 
     def _storage_check(self) -> str | None:
         return f"the store has failed: {self.failed.result()}" if self.failed.done() else None

@@ -158,15 +158,17 @@ async def test_components_are_listed_with_a_warning(api):
     answer = await api.get("/api/v1/componentstatuses")
     assert answer.warnings == ["v1 ComponentStatus is deprecated in v1.19+"]
     assert answer["kind"] == "ComponentStatusList"
-    name = answer.names[0]
-    component = (await api.get(f"/api/v1/componentstatuses/{name}")).json
-    assert component["conditions"] == [{"type": "Healthy", "status": "True", "message": "ok"}]
-    assert (await api.get("/api/v1/componentstatuses/none")).error[0] == 404
+    assert answer.names == ["scheduler", "controller-manager", "etcd-0"]
+    for name, status in (("scheduler", "False"), ("controller-manager", "True"), ("etcd-0", "True")):
+        (condition,) = (await api.get(f"/api/v1/componentstatuses/{name}"))["conditions"]
+        assert (condition["type"], condition["status"]) == ("Healthy", status)
+    answer = await api.get("/api/v1/componentstatuses/none")
+    assert answer.error == (404, "NotFound", 'componentstatus "none" not found')
 
 
 @served
 async def test_components_come_as_a_table(api):
-    for path in ("/api/v1/componentstatuses", "/api/v1/componentstatuses/storage"):
+    for path in ("/api/v1/componentstatuses", "/api/v1/componentstatuses/etcd-0"):
         answer = await api.get(path, headers={"accept": TABLE})
         assert answer.status == 200, answer
         assert [column["name"] for column in answer["columnDefinitions"]] == ["Name", "Status", "Message", "Error"]

@@ -1,4 +1,4 @@
-"""/healthz, /livez and /readyz: what is asked, what is left out, and what is told when something is wrong."""
+"""/healthz, /livez and /readyz: single checks, excluded checks, failures, and the metrics of their results."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def _health(**reasons):
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 @served
-async def test_all_is_well(api, path):
+async def test_healthy_server_answers_ok(api, path):
     answer = await api.get(path)
     assert (answer.status, answer.raw) == (200, b"ok")
     assert answer.header("Content-Type") == "text/plain; charset=utf-8"
@@ -27,28 +27,28 @@ async def test_all_is_well(api, path):
 @pytest.mark.parametrize("query", ["verbose", "verbose=", "verbose=1", "x=1&verbose"])
 def test_verbose_names_the_checks(query):
     response = _health(storage=None).answer("/livez", query)
-    assert response.body == b"[+]ping ok\n[+]storage ok\nlivez check passed\n"
+    assert response.body == b"[+]ping ok\n[+]log ok\n[+]storage ok\nlivez check passed\n"
 
 
-def test_failure_is_told_without_its_reason():
+def test_reason_of_a_failure_is_withheld():
     response = _health(storage="the disk is on fire").answer("/readyz", "")
     assert response.status == 500
-    assert response.body == b"[+]ping ok\n[-]storage failed: reason withheld\nreadyz check failed\n"
+    assert response.body == b"[+]ping ok\n[+]log ok\n[-]storage failed: reason withheld\nreadyz check failed\n"
     assert b"fire" not in response.body
 
 
-def test_check_can_be_left_out():
+def test_check_can_be_excluded():
     health = _health(storage="broken", other=None)
     response = health.answer("/livez", "exclude=storage&verbose")
     assert (response.status, response.body) == (
         200,
-        b"[+]ping ok\n[+]storage excluded: ok\n[+]other ok\nlivez check passed\n",
+        b"[+]ping ok\n[+]log ok\n[+]storage excluded: ok\n[+]other ok\nlivez check passed\n",
     )
     assert health.answer("/livez", "exclude=storage&exclude=other").body == b"ok"
     assert health.answer("/livez", "exclude=other").status == 500
 
 
-def test_leaving_out_what_is_not_there_is_only_mentioned():
+def test_excluding_an_unknown_check_is_a_warning():
     health = _health()
     assert health.answer("/livez", "exclude=nope").body == b"ok"
     response = health.answer("/livez", "exclude=nope&verbose")
@@ -79,9 +79,53 @@ def test_some_checks_are_about_readiness_only():
 
 
 @served
-async def test_storage_that_fails_makes_the_server_unwell(api):
-    api.health.add("storage", lambda: "gone")
+async def test_failed_store_makes_the_server_unhealthy(api):
+    api.health.add("etcd", lambda: "gone")
     for path in ("/healthz", "/livez", "/readyz"):
         assert (await api.get(path)).status == 500
-    condition = (await api.get("/api/v1/componentstatuses/storage"))["conditions"][0]
+    condition = (await api.get("/api/v1/componentstatuses/etcd-0"))["conditions"][0]
     assert (condition["status"], condition["message"]) == ("False", "gone")
+
+
+def test_names_of_checks_are_percent_decoded():
+    health = Health()
+    health.add_hook("a/b")
+    assert health.answer("/livez", "exclude=poststarthook%2Fa%2Fb").status == 200
+
+
+def test_hook_fails_until_it_is_done():
+    health = Health()
+    hook = health.add_hook("bootstrap-controller")
+    response = health.answer("/healthz/poststarthook/bootstrap-controller", "")
+    assert (response.status, response.body) == (500, b"internal server error: not finished\n")
+    hook.done = True
+    assert health.answer("/healthz", "verbose").body == (
+        b"[+]ping ok\n[+]log ok\n[+]poststarthook/bootstrap-controller ok\nhealthz check passed\n"
+    )
+
+
+@served
+async def test_results_of_checks_are_metrics(api):
+    api.metrics.observe(api.catalog, api.health)
+    api.health.add("etcd", lambda: "gone")
+    await api.get("/livez")
+    await api.get("/readyz", exclude="etcd")
+    await api.get("/livez/etcd")
+    answer = await api.get("/metrics/slis")
+    assert answer.header("Content-Type").startswith("text/plain; version=")
+    assert answer.text.splitlines() == [
+        "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+        "# TYPE kubernetes_healthcheck gauge",
+        'kubernetes_healthcheck{name="etcd",type="livez"} 0.0',
+        'kubernetes_healthcheck{name="log",type="livez"} 1.0',
+        'kubernetes_healthcheck{name="log",type="readyz"} 1.0',
+        'kubernetes_healthcheck{name="ping",type="livez"} 1.0',
+        'kubernetes_healthcheck{name="ping",type="readyz"} 1.0',
+        "# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.",
+        "# TYPE kubernetes_healthchecks_total counter",
+        'kubernetes_healthchecks_total{name="etcd",status="error",type="livez"} 1.0',
+        'kubernetes_healthchecks_total{name="log",status="success",type="livez"} 1.0',
+        'kubernetes_healthchecks_total{name="log",status="success",type="readyz"} 1.0',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1.0',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 1.0',
+    ]

@@ -1,9 +1,14 @@
-"""/metrics: what is counted, and that clients cannot make it grow."""
+"""/metrics: what is counted, and that the number of series is bounded."""
 
+import gc
 import random
 import string
+import weakref
+
+import pytest
 
 from api_client import CM, NS, PODS, cm, served
+from kapi.server.pages import metrics
 
 
 def _samples(api, name):
@@ -58,7 +63,7 @@ async def test_objects_and_watchers_are_counted(api):
     await api.made(CM, cm("a"))
     await api.watch(CM)
     assert _samples(api, "apiserver_storage_objects").get('apiserver_storage_objects{resource="configmaps"}') is None
-    api.metrics.observe_caches(api.catalog.hub)
+    api.metrics.observe(api.catalog, api.health)
     assert _samples(api, "apiserver_storage_objects")['apiserver_storage_objects{resource="configmaps"}'] == 1
     assert _samples(api, "apiserver_registered_watchers")['apiserver_registered_watchers{resource="configmaps"}'] == 1
 
@@ -99,3 +104,63 @@ async def test_clients_cannot_add_series(api):
     await storm(100)
     assert _series(api) == before
     assert len(api.metrics._series) < 100
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/example.com/v1/namespaces/default/things"
+
+
+def _definition(**spec):
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [version],
+            **spec,
+        },
+    }
+
+
+@served
+async def test_metrics_do_not_keep_replaced_definitions_alive(api):
+    await api.made(DEFINITIONS, _definition())
+    replaced = []
+    for number in range(5):
+        await api.get(THINGS)
+        replaced.append(weakref.ref(api.catalog.find("example.com", "v1", "things")))
+        names = {"plural": "things", "kind": "Thing", "shortNames": [f"t{number}"]}
+        patch = {"spec": {"names": names}}
+        assert (await api.patch(f"{DEFINITIONS}/things.example.com", patch)).status == 200
+    gc.collect()
+    assert [one() for one in replaced] == [None] * 5
+
+
+@served
+async def test_series_are_dropped_with_their_definition(api):
+    api.metrics.observe(api.catalog, api.health)
+    before = len(api.metrics._series)
+    await api.made(DEFINITIONS, _definition())
+    watch = await api.watch(THINGS)
+    await api.get(THINGS)
+    assert 'resource="things"' in api.metrics.render().decode()
+    await api.delete(f"{DEFINITIONS}/things.example.com")
+    await watch.rest()
+    assert 'resource="things"' not in api.metrics.render().decode()
+    assert len(api.metrics._series) <= before + 5
+
+
+@served
+async def test_number_of_series_is_bounded(api):
+    limit = len(api.metrics._series) + 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "MAX_SERIES", limit)
+        for resource in ("pods", "secrets", "services", "endpoints", "events", "configmaps"):
+            await api.get(f"{NS}/default/{resource}")
+    assert len(api.metrics._series) == limit
+    counted = _samples(api, "apiserver_request_total")
+    assert counted[_label(verb="list", group="", version="", resource="", subresource="", code=200)] == 3

@@ -1,4 +1,4 @@
-"""Everything that is not a resource: discovery, OpenAPI, health, version, metrics, and the index at /."""
+"""The paths that are not resources: discovery, OpenAPI, health, version, metrics, and the index at /."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Pages:
             "/": self._index,
             "/version": self._version,
             "/metrics": self._metrics,
+            "/metrics/slis": self._slis,
             "/api": self._api,
             "/apis": self._apis,
             "/openapi/v2": self._openapi_v2,
@@ -81,6 +82,9 @@ class Pages:
 
     async def _metrics(self, context: Context) -> Response:
         return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], self._services.metrics.render())
+
+    async def _slis(self, context: Context) -> Response:
+        return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], self._services.metrics.render_slis())
 
     # -- discovery --------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,15 @@
-"""/metrics: what the server does, in Prometheus' words and under the names tools already look for.
+"""/metrics: the metrics of the server in Prometheus' format, under the names of kube-apiserver where it has the same.
 
-Label values come from closed sets only (the catalog's resources, known verbs, status codes): what a client sends
-never becomes a label, so the number of series cannot be driven up from outside.
+Label values come from closed sets (served resources, known verbs, status codes), never from what a client sends. Series
+of a resource that is no longer served are dropped at the next scrape, and their number is bounded in between: a client
+that may create CustomResourceDefinitions could otherwise fill memory with them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kapi.cache.watchcache import CacheHub
+    from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource
+    from kapi.server.pages.health import Health
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LAG_INTERVAL = 0.5
+MAX_SERIES = 10_000
+"""Label sets of requests; requests beyond are counted without the labels of their resource."""
 
 _VERBS = frozenset({"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection", "connect"})
 _MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -31,8 +36,20 @@ _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
+Labels = tuple[str, str, str, str, str]
+"""Verb, group, version, resource and sub-resource."""
+
+
+class _Series(NamedTuple):
+    """What to call for a request with one set of labels and one status code."""
+
+    labels: Labels
+    increment: Callable[[], None]
+    observe: Callable[[float], None]
+
+
 class Metrics:
-    """The meters of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -68,14 +85,15 @@ class Metrics:
             buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
-        self._series: dict[
-            tuple[str, Resource | None, str, int], tuple[Callable[[], None], Callable[[float], None]]
-        ] = {}
+        # By label values and code, and not by Resource: a key must not keep the retired version of a definition alive.
+        self._series: dict[tuple[str, str, str, str, str, int], _Series] = {}
+        self._catalog: Catalog | None = None
+        self._slis = CollectorRegistry()
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def begin(self, method: str) -> bool:
-        """A request has arrived; returns what `end` wants back."""
+        """Count a request in flight; returns what `end` takes as `mutating`."""
         mutating = method in _MUTATING
         self._inflight[mutating].inc()
         return mutating
@@ -83,59 +101,83 @@ class Metrics:
     def end(
         self, verb: str, resource: Resource | None, subresource: str, code: int, seconds: float, *, mutating: bool
     ) -> None:
-        """It has been answered."""
+        """Count a request that was answered, or cancelled (499)."""
         self._inflight[mutating].dec()
-        key = (verb, resource, subresource, code)
+        if resource is None:
+            key = (verb, "", "", "", subresource, code)
+        else:
+            key = (verb, resource.group, resource.version, resource.resource, subresource, code)
         series = self._series.get(key)
         if series is None:
-            series = self._series_for(*key)
-        count, observe = series
-        count()
-        observe(seconds)
+            series = self._series_for(key, resource)
+        series.increment()
+        series.observe(seconds)
 
-    def _series_for(
-        self, verb: str, resource: Resource | None, subresource: str, code: int
-    ) -> tuple[Callable[[], None], Callable[[float], None]]:
-        if verb not in _VERBS:
-            verb = "other"
-        known = resource is not None and (not subresource or subresource in resource.subresources)
-        group, version, name = (resource.group, resource.version, resource.resource) if resource else ("", "", "")
-        labels = (verb, group, version, name, subresource if known else "")
-        series = (self._requests.labels(*labels, code).inc, self._latency.labels(*labels).observe)
-        if known or not subresource:
-            self._series[verb, resource, subresource, code] = series
+    def _series_for(self, key: tuple[str, str, str, str, str, int], resource: Resource | None) -> _Series:
+        verb, group, version, name, subresource, code = key
+        known = verb in _VERBS and (not subresource or (resource is not None and subresource in resource.subresources))
+        if len(self._series) >= MAX_SERIES:
+            self._drop_unserved()
+        if len(self._series) >= MAX_SERIES:
+            known, group, version, name = False, "", "", ""
+        labels = (verb if verb in _VERBS else "other", group, version, name, subresource if known else "")
+        series = _Series(labels, self._requests.labels(*labels, code).inc, self._latency.labels(*labels).observe)
+        if known:
+            self._series[key] = series
         return series
 
+    def _drop_unserved(self) -> None:
+        """Drop the series of resources that the catalog no longer has."""
+        if self._catalog is None:
+            return
+        gone = [key for key in self._series if key[3] and self._catalog.find(key[1], key[2], key[3]) is None]
+        dropped = set()
+        for key in gone:
+            series = self._series.pop(key)
+            self._requests.remove(*series.labels, key[5])
+            dropped.add(series.labels)
+        for labels in dropped:
+            self._latency.remove(*labels)
+        for group, version, name in {labels[1:4] for labels in dropped}:
+            self._longrunning.remove(group, version, name)
+
     def watching(self, resource: Resource) -> Gauge:
-        """The gauge of open watches of a resource."""
+        """Return the gauge of open watches of a resource."""
         return self._longrunning.labels(resource.group, resource.version, resource.resource)
 
     # -- storage and loop -------------------------------------------------------------------------------------------
 
     def committed(self, batch_size: int, seconds: float) -> None:
-        """The store has made a commit."""
+        """Count a commit of the store."""
         self._commits.inc()
         self._commit_seconds.observe(seconds)
         self._batch.observe(batch_size)
 
     async def watch_loop_lag(self) -> None:
-        """Measure how late timers fire, for ever."""
+        """Measure how late timers fire, until cancelled."""
         while True:
             before = time.perf_counter()
             await asyncio.sleep(LAG_INTERVAL)
             self._lag.observe(max(0.0, time.perf_counter() - before - LAG_INTERVAL))
 
-    def observe_caches(self, hub: CacheHub) -> None:
-        """Report object and watcher counts at each scrape."""
-        self.registry.register(_Caches(hub))
+    def observe(self, catalog: Catalog, health: Health) -> None:
+        """Report the counts of a catalog's caches and the results of health checks at each scrape."""
+        self._catalog = catalog
+        self.registry.register(_Caches(catalog.hub))
+        self._slis.register(health.results)
 
     def render(self) -> bytes:
-        """The exposition text."""
+        """Return the page /metrics."""
+        self._drop_unserved()
         return generate_latest(self.registry)
+
+    def render_slis(self) -> bytes:
+        """Return the page /metrics/slis: the results of health checks."""
+        return generate_latest(self._slis)
 
 
 class _Caches(Collector):
-    """Counts taken from the watch caches when asked, so that keeping them costs nothing."""
+    """Counts that are taken from the watch caches at each scrape, so that requests do not pay for them."""
 
     def __init__(self, hub: CacheHub) -> None:
         self._hub = hub
