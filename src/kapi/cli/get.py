@@ -40,7 +40,7 @@ class Query:
 
     @property
     def as_table(self) -> bool:
-        """Whether people read the answer, or programs."""
+        """Return True if people read the answer, or programs."""
         return self.output in ("", "wide")
 
     def table(self, resource: APIResource, *, with_kind: bool = False) -> TablePrinter:

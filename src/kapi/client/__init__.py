@@ -1,8 +1,9 @@
 """Clients of a Kubernetes API server: Kapi's own or any other.
 
-`Client` is what most programs need, and `SyncClient` what most scripts do. In reading order: `config` says where and as
-whom, `rest` sends requests, `discovery` and `mapper` know what the server serves, `typed` handles objects of one kind,
-`dynamic` any kind as dictionaries, and `client` is the façade. Needs the base dependencies only.
+`Client` is for programs, `SyncClient` for scripts. In reading order: `config` and `kubeconfig` hold the address of the
+server and the credentials, `auth` presents them, `transport` carries requests, `rest` sends them and decodes responses,
+`discovery` and `mapper` find resources, `typed` handles objects of one kind as instances of a class, `dynamic` objects
+of any kind as dictionaries, and `client` is the façade. Needs the base dependencies only.
 """
 
 from kapi.client.client import ALL_NAMESPACES, Client

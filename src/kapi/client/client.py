@@ -1,4 +1,4 @@
-"""One client for everything: kinds that have classes, kinds that have none, by class, by name, or from the object.
+"""The client: every verb, for kinds with and without classes, by class, by name, or by object.
 
     async with Client.connect() as client:
         network = await client.get(Network, "a", namespace="default")        # a Network
@@ -6,8 +6,8 @@
         await client.patch(network, {"metadata": {"labels": {"tier": "1"}}})
         await client.wait_for(Network, "a", "condition=Ready", timeout=60)
 
-What is asked for by class comes as that class, and what is sent as an object comes back as one of its class; all else
-is dictionaries. The server is asked what it serves when that is first needed, and again for kinds it did not have.
+Objects of a class are returned as instances of it; all others as dictionaries. Discovery runs when it is first needed,
+and again for kinds that were not found.
 
 A namespace that is not given is the object's own, else the client's (which is the kubeconfig's), as with kubectl;
 `ALL_NAMESPACES` is for lists and watches. Cluster-scoped kinds need none. See `typed` for what happens to fields that a
@@ -61,10 +61,9 @@ ALL_NAMESPACES: Final = ""
 
 
 class Client:
-    """The verbs of a server. One per program and event loop is enough; close it, or use it as a context manager.
+    """A client of one API server. One per program and event loop is enough; close it, or use it as a context manager.
 
-    `rest`, `discovery` and `mapper` are its parts, for sharing. `field_manager` is who changes fields, where a verb
-    does not say.
+    `rest`, `discovery` and `mapper` can be shared. `field_manager` is the field manager of writes that name none.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Client:
         field_manager: str = "",
         **overrides: Any,
     ) -> Self:
-        """A client of what is given, else of $KUBECONFIG or `~/.kube/config`, else of the pod's account.
+        """Return a client of the server given, else of $KUBECONFIG or `~/.kube/config`, else of the pod's account.
 
         Nothing is sent yet. `overrides` are fields of `ClientConfig`.
         """
@@ -238,7 +237,7 @@ class Client:
     @overload
     async def update(self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Object: ...
     async def update(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
-        """Put an object in the place of the one of its name; `Conflict` when it was changed since it was read."""
+        """Replace an object; `Conflict` when it was changed since it was read."""
         return await (await self._of(obj, namespace)).update(obj, **self._managed(options))
 
     @overload
@@ -248,7 +247,7 @@ class Client:
         self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]
     ) -> Object: ...
     async def update_status(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
-        """Put the object's status, and nothing else of it, in the place of the stored one."""
+        """Replace the status of an object, and nothing else of it."""
         return await (await self._of(obj, namespace)).update(obj, subresource="status", **self._managed(options))
 
     @overload
@@ -334,7 +333,7 @@ class Client:
     async def apply(
         self, obj: Any, *, namespace: str | None = None, subresource: str = "", **options: Unpack[PatchOptions]
     ) -> Any:
-        """Server-side apply: create the object, or have exactly these fields of it be as they are here.
+        """Server-side apply: create the object, or set exactly these fields of it.
 
         Needs a field manager, the client's or `field_manager`. `Conflict` when another manager owns a field and has
         another value for it, unless `force` takes it over.
@@ -390,7 +389,7 @@ class Client:
     async def get_scale(
         self, target: type[T] | Named, name: str, *, namespace: str | None = None, **options: Unpack[ReadOptions]
     ) -> Scale:
-        """How many replicas an object wants and has."""
+        """Return the Scale of an object: desired and current replicas."""
         return await (await self.sub(target, "scale", namespace=namespace)).get_scale(name, **options)
 
     async def scale(
@@ -402,14 +401,14 @@ class Client:
         namespace: str | None = None,
         **options: Unpack[PatchOptions],
     ) -> Scale:
-        """Have an object want so many replicas."""
+        """Set the desired number of replicas of an object."""
         client = await self.sub(target, "scale", namespace=namespace)
         return await client.set_scale(name, replicas, **self._managed(options))
 
     async def sub(
         self, target: type[T] | Named, subresource: str, *, namespace: str | None = None
     ) -> SubresourceClient:
-        """A part of objects that has verbs of its own: `eviction`, `token`, `binding`, `scale`, `status` ..."""
+        """Return the client of a subresource: `eviction`, `token`, `binding`, `scale`, `status` ..."""
         resource = await self._find(target)
         return SubresourceClient(
             self.rest, resource.gvr, self._namespace(resource, namespace, needed=True), subresource

@@ -1,8 +1,8 @@
-"""Where the server is, how it proves who it is, and how we prove who we are.
+"""The configuration of a client: the address of the server, the authorities to trust, and the credentials to present.
 
 A `ClientConfig` is a plain value, and its class methods make one: from kubeconfig files as kubectl reads them, from the
 files of the service account mounted into a pod, or from an explicit address. Nothing is sent from here, and files with
-secrets are read where they are used, in `credentials`.
+secrets are read where they are used, in `auth.credentials`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SECRET: Final = {"credential": True, "secret": True}
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """How to reach one API server as one user.
+    """The address of one API server and the credentials of one user.
 
     As in a kubeconfig, data wins over a file of the same thing, but a token file wins over a token, which is there for
     the time until the file can be read. Time-outs are in seconds. Without a `proxy` the environment's counts.
 
-    With `qps` a client sends at most so many requests a second on average, and `burst` at once; without, as many as it
-    likes: servers share themselves out fairly, and know better than a client how much is too much.
+    With `qps` a client sends at most so many requests a second on average, and `burst` at once; without, there is no
+    limit: priority and fairness on the server protects it better than clients can.
 
-    Printing a config never shows a secret, and `anonymous` keeps nothing that says who we are.
+    Printing a config never shows a secret, and `anonymous` drops all credentials.
     """
 
     server: str
@@ -92,16 +92,16 @@ class ClientConfig:
 
     @property
     def is_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """Return True if the connection is encrypted."""
         return self.server.startswith("https://")
 
     @property
     def has_credentials(self) -> bool:
-        """Whether anything here says who we are."""
+        """Return True if there are any credentials."""
         return self != self.anonymous()
 
     def anonymous(self) -> ClientConfig:
-        """The same server, as nobody: for probes, and for handing to code that must not act as us."""
+        """Return the same configuration without credentials, as for probes."""
         cleared: dict[str, Any] = {
             entry.name: entry.default for entry in dataclasses.fields(self) if "credential" in entry.metadata
         }
@@ -146,7 +146,7 @@ class ClientConfig:
 
     @classmethod
     def from_flags(cls, master: str = "", kubeconfig: Path | str = "", **overrides: Any) -> ClientConfig:
-        """What the flags `--master` and `--kubeconfig` mean to programs of the Kubernetes world.
+        """Return the config that the flags `--master` and `--kubeconfig` mean, as in client-go's BuildConfigFromFlags.
 
         With neither, the program runs in a pod and its service account is used; the environment is not asked for a
         kubeconfig. An address without a scheme is one without TLS.
@@ -178,7 +178,7 @@ class ClientConfig:
 
 
 def default_paths() -> list[Path]:
-    """Where kubeconfig files are looked for when none is named."""
+    """Return the paths of kubeconfig files when none is named."""
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
         return [Path(part) for part in dict.fromkeys(listed.split(os.pathsep)) if part]

@@ -1,8 +1,8 @@
-"""What a server serves: groups, their versions, and the resources in them.
+"""Discovery: the groups, versions and resources that a server serves.
 
-Asked of the server in two requests where it speaks aggregated discovery, and group by group where it does not. The
-answer is kept until `invalidate`; everybody who needs it shares one `DiscoveryClient`. A group that cannot be asked
-about, because the server behind it is down, is a failure of that group and of no other.
+Two requests where the server has aggregated discovery, one per group version where it has not. The result is cached
+until `invalidate`; all users of a server share one `DiscoveryClient`. A group that cannot be discovered, because the
+server behind it is down, is a failure of that group alone.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class APIResource:
 
     @property
     def gvr(self) -> GroupVersionResource:
-        """Where it is served."""
+        """Return the group, version and resource."""
         return GroupVersionResource(self.group, self.version, self.resource)
 
     @property
     def gvk(self) -> GroupVersionKind:
-        """What its objects are."""
+        """Return the group, version and kind of its objects."""
         return GroupVersionKind(self.group, self.version, self.kind)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class DiscoveryClient:
 
     @property
     def is_cached(self) -> bool:
-        """Whether the next answer comes from memory."""
+        """Return True if the next answer comes from memory."""
         return self._known is not None
 
     def invalidate(self) -> None:
@@ -106,7 +106,7 @@ class DiscoveryClient:
             return self._known
 
     async def server_version(self) -> Object:
-        """What `/version` says."""
+        """Return the server's `/version`."""
         answer = await self._rest.request("GET", "/version")
         if not isinstance(answer, dict):
             raise AnswerError("/version is not an object")

@@ -1,4 +1,4 @@
-"""Objects as plain dictionaries, by resource: the client for kinds nobody has classes for.
+"""The dynamic client: objects as plain dictionaries, by resource, for kinds without classes.
 
     pods = DynamicClient(rest).resource(gvr, namespace="default")     # or: await client.kind(gvk, namespace="default")
     await pods.create({...})
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE: Final = 500
-"""How many objects `pages` asks for at a time, as kubectl does."""
+"""The limit of each page, as in kubectl."""
 
 
 class WatchEvent(NamedTuple, Generic[T]):
@@ -70,7 +70,7 @@ class ResourceClient:
     namespace: str = ""
 
     def path(self, name: str = "", subresource: str = "") -> str:
-        """Where the collection, an object or a part of it is found."""
+        """Return the path of the collection, of an object, or of a subresource."""
         return resource_path(self.gvr, self.namespace, name, subresource)
 
     async def get(
@@ -196,7 +196,7 @@ class ResourceClient:
         dry_run: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Object:
-        """Put an object in the place of the one of its name; `Conflict` when its resourceVersion is stale."""
+        """Replace an object; `Conflict` when its resourceVersion is stale."""
         path = self._one((obj.get("metadata") or {}).get("name") or "", subresource)
         query = write_query({"field_manager": field_manager, "field_validation": field_validation, "dry_run": dry_run})
         return _object(await self.rest.request("PUT", path, query=query, body=obj, timeout=timeout))

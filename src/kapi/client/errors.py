@@ -1,8 +1,8 @@
-"""What can go wrong between a program and an API server, told apart by what the program can do about it.
+"""The errors of a client, told apart by what the program can do about them.
 
-    ApiError (kapi.api.errors)      the server answered, and its Status says no; one class per reason
+    ApiError (kapi.api.errors)      the server answered with a Status that is no success; one class per reason
     ClientError
-    ├── ConfigError                 there is no way to even ask: the configuration does not add up
+    ├── ConfigError                 the configuration cannot be used, so nothing was sent
     ├── NoMatch                     the server has no such resource or kind
     ├── WaitTimeout                 what was waited for did not happen in time; a TimeoutError too
     └── TransportError              no usable answer
@@ -44,7 +44,7 @@ class TransportError(ClientError):
 
 
 class ConnectError(TransportError):
-    """No connection was made, so nothing was sent. `refused` when nobody listens there."""
+    """No connection was made, so nothing was sent. `refused` when there is no listener at the address."""
 
     def __init__(self, message: str, *, host: str = "", refused: bool = False) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class TransportTimeout(TransportError):
 
 
 class AnswerError(TransportError):
-    """What came back is not what the protocol promises."""
+    """The response breaks the protocol."""
 
 
 _CLASSES: Final[tuple[type[ApiError], ...]] = (
@@ -118,7 +118,7 @@ def error_from_status(status: dict[str, Any], code: int = 0) -> ApiError:
 
 
 def error_from_text(code: int, text: str) -> ApiError:
-    """The error of an answer without a Status: a proxy's page, or a path nobody serves."""
+    """Return the error of a response without a Status: a proxy's page, or a path that is not served."""
     cls = _BY_CODE.get(code) or errors.PlainError
     message = _GENERIC.get(code) or (
         f"an error on the server ({text.strip()[:256]!r}) has prevented the request from succeeding"

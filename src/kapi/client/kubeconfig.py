@@ -61,7 +61,7 @@ class _Entry:
 
 
 class Kubeconfig:
-    """Kubeconfig files, merged: the first that says something is believed."""
+    """Merged kubeconfig files: for each name the first file that has it wins."""
 
     def __init__(self) -> None:
         self.current_context = ""
@@ -212,7 +212,7 @@ def _environment(plugin: _Entry) -> tuple[tuple[str, str], ...]:
 
 
 def _extension(cluster: _Entry | None) -> Any:
-    """What a cluster's entry has to say to plugins, if anything."""
+    """Return the extension of a cluster's entry that is meant for exec plugins, if any."""
     extensions = cluster.body.get("extensions") if cluster is not None else None
     for entry in extensions if isinstance(extensions, list) else []:
         if isinstance(entry, dict) and entry.get("name") == CLUSTER_EXTENSION:

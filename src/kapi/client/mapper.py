@@ -1,9 +1,8 @@
-"""From what people and manifests call a resource to the resource the server has.
+"""The REST mapper: from names and kinds to the resources of a server.
 
 `pods`, `pod`, `po`, `Pod`, `deployments.apps` and `deployments.v1.apps` all find one; so do the group, version and kind
-of an object. Where several resources answer to a name, the first in the server's own order is meant. Nothing is asked
-before the first question. A name that is not found makes the mapper ask the server again, for it may have been added
-since.
+of an object. Where several resources have a name, the first in the server's own order is meant. Discovery runs at the
+first lookup, and again for a name that is not found, since it may have been added meanwhile.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     from kapi.client.discovery import APIResource, Discovered, DiscoveryClient
 
 REFRESH_SECONDS: Final = 1.0
-"""How often, over time, things that are not found make the mapper ask the server what it serves."""
+"""The seconds between two discoveries made because of lookups that found nothing."""
 REFRESH_BURST: Final = 3
-"""How often they do so at once: a program that defines a kind or two and goes on to use them should not wait."""
+"""The number of such discoveries made at once: a program that defines a few kinds and uses them should not wait."""
 
 
 class _Name(NamedTuple):
@@ -37,9 +36,9 @@ class _Name(NamedTuple):
 class RESTMapper:
     """Names to resources, for one server.
 
-    That something does not exist is only ever said by a server that was asked after the question was. Questions that
-    find nothing share an answer, and wait for each other once there are more of them than one per `refresh_seconds`, so
-    that a program that keeps asking for what is not there cannot keep the server busy.
+    `NoMatch` is raised only after a discovery that began after the lookup did. Lookups that find nothing share a
+    discovery, and at most one is made per `refresh_seconds`, so that a program that keeps looking up a missing kind
+    does not load the server.
     """
 
     def __init__(self, discovery: DiscoveryClient, *, refresh_seconds: float = REFRESH_SECONDS) -> None:
@@ -55,7 +54,7 @@ class RESTMapper:
         if found is None:
             raise NoMatch(
                 f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
-                + await self._excuse(gvk.group, gvk.version)
+                + await self._discovery_failure(gvk.group, gvk.version)
             )
         return found
 
@@ -66,7 +65,7 @@ class RESTMapper:
             where = f"{gvr.group}/{gvr.version}" if gvr.group else gvr.version
             raise NoMatch(
                 f'no matches for resource "{gvr.resource}" in version "{where}"'
-                + await self._excuse(gvr.group, gvr.version)
+                + await self._discovery_failure(gvr.group, gvr.version)
             )
         return found
 
@@ -91,7 +90,7 @@ class RESTMapper:
         return found if found is not None else look(await self._later_than(rounds))
 
     async def _later_than(self, rounds: int) -> Discovered:
-        """What the server says when it is asked after so many rounds."""
+        """Return a discovery that is newer than so many rounds."""
         async with self._refreshing:
             if self._discovery.rounds <= rounds:
                 await self._limit.wait()
@@ -105,8 +104,8 @@ class RESTMapper:
             self._indexed = known
         return self._by_kind
 
-    async def _excuse(self, group: str, version: str) -> str:
-        """What is to be said of a version that the server could not describe."""
+    async def _discovery_failure(self, group: str, version: str) -> str:
+        """Return why the discovery of a version failed, to be appended to an error; empty if it did not fail."""
         for failed, why in (await self._discovery.discover()).failures:
             if failed == (group, version):
                 return f"; the server could not say what {failed} has: {why}"

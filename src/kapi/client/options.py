@@ -1,4 +1,4 @@
-"""What can be said with each verb, and how it is said to the server.
+"""The options of each verb, and the query parameters and bodies they become.
 
 The options of a verb are a typed dictionary, so that façades can pass them on without naming each: an option has one
 place where it is declared. Options that are not given are not sent, and the server's own defaults hold. No I/O.
@@ -30,7 +30,7 @@ class ReadOptions(CallOptions, total=False):
 
 
 class SelectOptions(CallOptions, total=False):
-    """Which objects of a collection are meant."""
+    """The selection of objects in a collection."""
 
     labels: Selector | None
     fields: Selector | None
@@ -84,7 +84,7 @@ class DeleteOptions(RemovalOptions, total=False):
 
 
 class DeleteAllOptions(RemovalOptions, SelectOptions, total=False):
-    """Which objects go, and how."""
+    """The options of deletecollection."""
 
 
 def selector_text(selector: Selector | None) -> str | None:
@@ -138,7 +138,7 @@ def delete_body(options: DeleteOptions | DeleteAllOptions) -> Object:
 
 
 def resource_path(gvr: GroupVersionResource, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Where a collection, an object or a part of it is found."""
+    """Return the path of a collection, of an object, or of a subresource."""
     group, version, resource = gvr
     parts = ["apis", group, version] if group else ["api", version]
     if namespace:
@@ -149,7 +149,7 @@ def resource_path(gvr: GroupVersionResource, namespace: str = "", name: str = ""
 
 
 def object_path(gvr: GroupVersionResource, namespace: str, name: str, subresource: str = "") -> str:
-    """Where one object or a part of it is found; ValueError without a name, which would mean all of them."""
+    """Return the path of an object or of a subresource; ValueError without a name, which would mean all objects."""
     if not name:
         raise ValueError(f"a name is needed to address one of {gvr.resource}")
     return resource_path(gvr, namespace, name, subresource)

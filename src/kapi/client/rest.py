@@ -1,8 +1,8 @@
-"""Requests to one API server: a path, a query and a body in, a decoded answer or an error out.
+"""Requests to one API server: a path, a query and a body in, a decoded response or an error out.
 
 `RESTClient` knows HTTP and Status and nothing of resources; discovery and the dynamic client are built on it. It owns
-the connections, so one per config and event loop is enough, and it must be closed. What is tried again, and what each
-answer means, is decided here; how bytes travel is `transport`'s business.
+the connections, so one per config and event loop is enough, and it must be closed. Retries and the meaning of a
+response are decided here; sending and receiving bytes is left to `transport`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RESTClient:
     * after 401, any request once, when there are other credentials to show by then.
 
     All tries together stay within the time-out, and a wait that would not is not begun. Redirects are refused: they
-    would carry credentials to somebody the config does not name.
+    would carry credentials to a server the config does not name.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RESTClient:
         self._on_warning = on_warning or (lambda text: _log.warning("%s", text))
         self._transport = transport
         self.observers: tuple[Observer, ...] = ()
-        """Who follows what is sent; see `observer`."""
+        """The observers of requests; see `transport.observer`."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,10 +188,10 @@ class RESTClient:
         max_line_bytes: int = MAX_LINE_BYTES,
         retries: int = RETRIES,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """GET an endless answer, line by line. Entered once the server has said yes; `timeout` covers only that.
+        """GET a stream, line by line. Entered once the server has answered with 200; `timeout` covers only that.
 
-        With `idle_timeout` a stream on which nothing comes for so many seconds ends with `TransportTimeout`: the other
-        side may be gone without a word. Bytes count, not lines.
+        With `idle_timeout` a stream on which nothing arrives for so many seconds ends with `TransportTimeout`: the peer
+        may be gone without closing the connection. Bytes count, not lines.
         """
         request = self._prepare("GET", path, query, None, JSON, accept)
         async with self._deadline(f"GET {path}", timeout) as deadline:
@@ -221,7 +221,7 @@ class RESTClient:
         return _Request(method, self._url(path, query), headers, data)
 
     async def _tries(self, request: _Request, deadline: float, retries: int, *, whole: bool) -> Reply:
-        """A reply that says yes, read to its end when it is wanted `whole`; see the class for what is repeated."""
+        """Return a successful reply, read to its end if `whole`; see the class for what is retried."""
         failure: ApiError | TransportError
         attempt, may_renew = 0, True
         while True:
@@ -322,7 +322,7 @@ def _asked_to_wait(reply: Reply) -> int | None:
 def _after_break(method: str, attempt: int) -> float | None:
     """Seconds until a request whose connection broke is made again; None when it is not.
 
-    The jitter keeps the clients of a server that went away from all coming back at the same instant.
+    The jitter keeps the clients of a server that was down from all reconnecting at the same instant.
     """
     if method not in _READS or attempt >= _BREAKS:
         return None
@@ -330,7 +330,7 @@ def _after_break(method: str, attempt: int) -> float | None:
 
 
 def _warning_text(header: str) -> str:
-    """The text of `299 - "text"`; other warnings are of HTTP caches and concern nobody here."""
+    """Return the text of `299 - "text"`; other warnings are of HTTP caches, and ignored."""
     code, _, rest = header.partition(" ")
     _, _, quoted = rest.partition(" ")
     if code != "299" or not quoted.startswith('"'):

@@ -1,7 +1,7 @@
-"""Parts of objects that have verbs of their own, such as `scale`, `eviction` and `token`.
+"""Subresources, such as `scale`, `eviction` and `token`.
 
-What goes in and comes out is seldom of the object's kind, so it is dictionaries, except for the scale, which is the
-same for all kinds.
+Requests and responses are seldom of the object's kind, so they are dictionaries, except for Scale, which is the same
+for all kinds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SubresourceClient:
-    """The verbs of one part of one resource's objects."""
+    """The verbs of one subresource of one resource."""
 
     rest: RESTClient
     gvr: GroupVersionResource
@@ -34,29 +34,29 @@ class SubresourceClient:
     subresource: str
 
     async def get(self, name: str, **options: Unpack[ReadOptions]) -> Object:
-        """The part of an object."""
+        """Return the subresource of an object."""
         return _object(await self._send("GET", name, options))
 
     async def create(self, name: str, body: AnyObject, **options: Unpack[WriteOptions]) -> Object:
-        """Post to the part: evict, bind, ask for a token."""
+        """POST to the subresource: evict, bind, request a token."""
         return _object(await self._send("POST", name, options, body=encode_object(body)))
 
     async def update(self, name: str, body: AnyObject, **options: Unpack[WriteOptions]) -> Object:
-        """Put the part in the place of the stored one."""
+        """Replace the subresource."""
         return _object(await self._send("PUT", name, options, body=encode_object(body)))
 
     async def patch(
         self, name: str, patch: Any, *, kind: PatchKind = "merge", **options: Unpack[PatchOptions]
     ) -> Object:
-        """Change the part."""
+        """Patch the subresource."""
         return _object(await self._patch(name, patch, kind, options))
 
     async def get_scale(self, name: str, **options: Unpack[ReadOptions]) -> Scale:
-        """The part as a Scale."""
+        """Return the subresource as a Scale."""
         return _scale(await self._send("GET", name, options))
 
     async def set_scale(self, name: str, replicas: int, **options: Unpack[PatchOptions]) -> Scale:
-        """Change how many replicas the part asks for."""
+        """Set the desired number of replicas."""
         return _scale(await self._patch(name, {"spec": {"replicas": replicas}}, "merge", options))
 
     async def _patch(self, name: str, patch: Any, kind: PatchKind, options: PatchOptions) -> Answer:

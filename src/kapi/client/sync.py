@@ -1,4 +1,4 @@
-"""The client for scripts and prompts: the verbs of `Client`, without `await`.
+"""The synchronous client, for scripts and the interactive prompt: the verbs of `Client`, without `await`.
 
     with SyncClient.connect() as client:
         for pod in client.list(Pod, namespace="default"):
@@ -51,9 +51,9 @@ R = TypeVar("R")
 
 
 class SyncClient:
-    """The verbs of a server, each of which waits; see `Client` for what they do.
+    """A client of one API server whose methods block; see `Client` for what they do.
 
-    Safe to use from several threads. Close it, or use it as a context manager; afterwards it refuses to work.
+    Safe to use from several threads. Close it, or use it as a context manager.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SyncClient:
         field_manager: str = "",
         **overrides: Any,
     ) -> Self:
-        """A client of what is given, else of $KUBECONFIG or `~/.kube/config`, else of the pod's account."""
+        """Return a client of the server given, else of $KUBECONFIG or `~/.kube/config`, else of the pod's account."""
         config = ClientConfig.load(kubeconfig=kubeconfig, context=context, server=server, **overrides)
         return cls(config, namespace=namespace, field_manager=field_manager)
 
@@ -101,7 +101,7 @@ class SyncClient:
 
     async def _finish(self) -> None:
         await self._client.close()
-        await self._loop.shutdown_asyncgens()  # pages that nobody reads any more
+        await self._loop.shutdown_asyncgens()  # `pages` that were not read to their end
         await self._loop.shutdown_default_executor()
 
     def _run(self, coroutine: Coroutine[Any, Any, R]) -> R:
@@ -116,7 +116,7 @@ class SyncClient:
         try:
             return future.result()
         except BaseException:
-            # Somebody pressed Ctrl-C, and nobody waits for the answer any more.
+            # Interrupted, as by Ctrl-C: the caller does not wait for the result any more.
             future.cancel()
             raise
 
@@ -243,7 +243,7 @@ class SyncClient:
     @overload
     def update(self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Object: ...
     def update(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
-        """Put an object in the place of the one of its name."""
+        """Replace an object."""
         return self._run(self._client.update(obj, namespace=namespace, **options))
 
     @overload
@@ -253,7 +253,7 @@ class SyncClient:
         self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]
     ) -> Object: ...
     def update_status(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
-        """Put the object's status in the place of the stored one."""
+        """Replace the status of an object."""
         return self._run(self._client.update_status(obj, namespace=namespace, **options))
 
     @overload
@@ -378,7 +378,7 @@ class SyncClient:
     def get_scale(
         self, target: type[T] | Named, name: str, *, namespace: str | None = None, **options: Unpack[ReadOptions]
     ) -> Scale:
-        """How many replicas an object wants and has."""
+        """Return the Scale of an object: desired and current replicas."""
         return self._run(self._client.get_scale(target, name, namespace=namespace, **options))
 
     def scale(
@@ -390,11 +390,11 @@ class SyncClient:
         namespace: str | None = None,
         **options: Unpack[PatchOptions],
     ) -> Scale:
-        """Have an object want so many replicas."""
+        """Set the desired number of replicas of an object."""
         return self._run(self._client.scale(target, name, replicas, namespace=namespace, **options))
 
     def retry_on_conflict(self, change: Callable[[], R], *, tries: int = CONFLICT_TRIES) -> R:
-        """Do something that reads an object, changes it and updates it; again, when somebody else was faster."""
+        """Call a function that reads, changes and updates an object; again when the update is a `Conflict`."""
         for left in range(tries - 1, -1, -1):
             try:
                 return change()

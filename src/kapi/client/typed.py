@@ -1,4 +1,4 @@
-"""Objects as instances of classes, by resource: one `TypedClient[T]` for one kind in one namespace.
+"""The typed client: objects of one kind as instances of a class; one `TypedClient[T]` for one kind in one namespace.
 
 Answers are decoded from bytes straight into the class, with msgspec. **Fields that the class does not have are dropped
 when an object is decoded**, and a PUT of such an object takes them away from the server: a program whose classes may be
@@ -176,7 +176,7 @@ class TypedClient(Generic[T]):
         return self.decode(answer.body)
 
     async def update(self, obj: AnyObject, *, subresource: str = "", **options: Unpack[WriteOptions]) -> T:
-        """Put an object in the place of the one of its name; `Conflict` when its resourceVersion is stale."""
+        """Replace an object; `Conflict` when its resourceVersion is stale."""
         return await self._one(
             "PUT",
             name_of(obj),
@@ -316,7 +316,7 @@ def patch_type(kind: PatchKind) -> str:
 
 
 class _Metadata(msgspec.Struct):
-    """What of any metadata matters here."""
+    """The fields of metadata that are read here."""
 
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     continue_: str = msgspec.field(name="continue", default="")

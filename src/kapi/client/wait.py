@@ -1,8 +1,8 @@
-"""Waiting for an object to come into a state, by watching it; and trying again after a conflict.
+"""Waiting for a condition of an object by watching it, and retries after a conflict.
 
-Nothing here polls. An object is listed once and then watched from that revision; when the watch ends, a new one goes on
-from where it was, and only a revision that is gone makes for another list. Once something was seen, trouble on the way
-is waited out until time is up, ever more slowly; before that it is the caller's to hear of.
+Nothing here polls. An object is listed once and then watched from that revision; when the watch ends, a new one
+continues from where it was, and only an expired revision makes for another list. Once the object was listed, failures
+are retried with back-off until the time-out; before that they are raised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 WATCH_SECONDS: Final = 60
-"""How long one watch lasts. A server that has said nothing for a little longer than that is taken for gone."""
+"""The duration of one watch. A server that sends nothing for a little longer than that is taken to be down."""
 
 _GRACE_SECONDS: Final = 10.0
 _SHORT_SECONDS: Final = 1.0
@@ -41,7 +41,7 @@ class _Deletion(enum.Enum):
 
 
 DELETED: Final = _Deletion.DELETED
-"""The state of not being there any more, for `wait_for`."""
+"""The condition of `wait_for` that an object is deleted."""
 Deleted: TypeAlias = Literal[_Deletion.DELETED]
 
 
@@ -135,7 +135,7 @@ async def states(client: TypedClient[T], name: str) -> AsyncGenerator[T | None, 
 
 
 def _passes(error: ApiError | TransportError) -> bool:
-    """Whether an error may go away by itself, or by listing again."""
+    """Return True if an error may go away by itself, or by listing again."""
     if isinstance(error, ApiError):
         return error.code in (410, 429) or error.code >= 500
     return not isinstance(error, AnswerError)
@@ -147,7 +147,7 @@ async def _back_off(failures: int) -> None:
 
 
 def condition_met(text: str) -> Callable[[Any], bool]:
-    """Whether an object's condition has a status: `condition=Ready` (which is True), or `condition=Ready=False`.
+    """Return True if an object's condition has a status: `condition=Ready` (which is True), or `condition=Ready=False`.
 
     A condition that was made for an older generation of the object does not count.
     """
@@ -186,7 +186,7 @@ async def retry_on_conflict(
     *,
     tries: int = CONFLICT_TRIES,
 ) -> R:
-    """Do something that reads an object, changes it and updates it; again, when somebody else was faster.
+    """Call a function that reads, changes and updates an object; again when the update is a `Conflict`.
 
     `change` must read the object anew each time. The `Conflict` of the last try is raised.
     """

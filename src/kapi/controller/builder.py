@@ -1,8 +1,8 @@
-"""From a reconciler to a controller, in one sentence.
+"""The builder of a controller.
 
     builder(manager).for_(Network, generation_changed).owns(ConfigMap).watches(Secret, users_of).complete(reconcile)
 
-`for_` names the kind that is reconciled; `owns` the kinds it makes, whose changes lead to the owner; `watches` any
+`for_` names the kind that is reconciled; `owns` the kinds it creates, whose changes lead to the owner; `watches` any
 other kind, with a function that says which keys a change concerns. Classes give typed objects; a GroupVersionKind gives
 dictionaries.
 """
@@ -53,7 +53,7 @@ def builder(host: ControllerHost) -> Builder:
 
 
 class Builder:
-    """A controller in the making. Nothing happens before `complete`."""
+    """Collects what a controller watches. Nothing is started before `complete`."""
 
     def __init__(self, host: ControllerHost) -> None:
         self._host = host
@@ -66,9 +66,9 @@ class Builder:
         self._options = ControllerOptions()
 
     def for_(self, kind: type[T] | GroupVersionKind, *predicates: Predicate[T]) -> Self:
-        """The kind that is reconciled. Said once."""
+        """Set the kind that is reconciled. Called once."""
         if self._kind is not None:
-            raise ValueError(f"for_ was said before: a controller reconciles one kind, here {self._kind.kind}")
+            raise ValueError(f"for_ was called before: a controller reconciles one kind, here {self._kind.kind}")
         self._kind = _gvk(kind)
         self._sources.append(lambda: self._source(self._informer(kind), for_object, predicates))
         return self
@@ -136,7 +136,7 @@ class Builder:
         needs_leader_election: bool = True,
         warm_up: bool | None = None,
     ) -> Self:
-        """How the controller works, see `ControllerOptions`."""
+        """Set options, see `ControllerOptions`."""
         self._options = ControllerOptions(workers, rate_limiter, timeout, sync_timeout, needs_leader_election, warm_up)
         return self
 
@@ -162,16 +162,16 @@ class Builder:
         return controller
 
     def _checked_name(self) -> str:
-        """The name, of a controller that is complete. Before any informer is asked for: nobody would give it back."""
+        """Return the checked name; before any informer is requested, which would have to be released on failure."""
         if not self._sources:
-            raise ValueError("the controller would never have anything to do: say for_, watches or watches_source")
+            raise ValueError("the controller watches nothing: call for_, watches or watches_source")
         name = self._name or (self._kind.kind.lower() if self._kind else "")
         if not name:
-            raise ValueError("the controller has no name: say for_ or named")
+            raise ValueError("the controller has no name: call for_ or named")
         if self._owns_something and self._kind is None:
-            raise ValueError("owns leads to the kind that for_ names: say for_ too")
+            raise ValueError("owns maps objects to owners of the kind that for_ names: call for_, too")
         if name in _names.get(self._host.registry, ()):
-            raise ValueError(f"there is a controller named {name!r} already; metrics would mix the two: say named")
+            raise ValueError(f"there is a controller named {name!r} already; metrics would mix the two: call named")
         return name
 
     def _informer(self, kind: AnyKind, *, metadata_only: bool = False) -> SharedInformer[Any]:

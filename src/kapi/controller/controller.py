@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SYNC_SECONDS = 120.0
 
-# A mistake in the program rather than a failure of the world: what would be a panic elsewhere.
+# A bug in the program rather than a failure of a request: what is a panic in Go.
 _MISTAKES = (
     ArithmeticError,
     AssertionError,
@@ -60,7 +60,7 @@ class SyncTimeout(Exception):
 
 
 class _StrayCancellation(Exception):
-    """A reconciler raised CancelledError although nobody had cancelled it; what it waited for was cancelled."""
+    """A reconciler raised CancelledError although it was not cancelled; what it waited for was."""
 
 
 class _Running:
@@ -98,7 +98,7 @@ def reconcile_id() -> str:
 
 
 def reconcile_may_act() -> bool:
-    """Whether the reconcile this code runs in may still change anything: its process has not lost its lease."""
+    """Return True if the reconcile this code runs in may still change anything: its process has not lost its lease."""
     running = _current.get()
     return running is None or running.may_act is None or running.may_act()
 
@@ -111,7 +111,7 @@ def reconcile_log() -> FilteringBoundLogger:
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """How a controller works.
+    """The options of a controller.
 
     `timeout` is for one reconcile, in seconds; None waits for ever. `rate_limiter` belongs to one controller; unless
     given, failed keys come back after 5 ms, then twice that, up to 1000 s, and not more than 10 per second in all.
@@ -167,7 +167,7 @@ class Controller:
         # Bound when it is used, not now: logging may be set up after the controller.
         self._log: FilteringBoundLogger = structlog.get_logger("kapi.controller", controller=name, **(log_fields or {}))
         self.may_act: Callable[[], bool] | None = None
-        """Asked before each reconcile, if given: a process that was frozen must not act in another's time."""
+        """Called before each reconcile, if given: a process that was paused must not act after its lease expired."""
         self.tracing: Tracing | None = None
         """Makes a span of each reconcile, if given."""
         self._stopping = asyncio.Event()
@@ -180,17 +180,17 @@ class Controller:
 
     @property
     def needs_leader_election(self) -> bool:
-        """Whether only the leader may run it."""
+        """Return True if only the leader may run it."""
         return self._options.needs_leader_election
 
     @property
     def wants_warm_up(self) -> bool | None:
-        """Whether to call `warm_up` before this process leads; None for whatever is usual."""
+        """Return True if `warm_up` is to be called before this process leads; None leaves that to the manager."""
         return self._options.warm_up
 
     @property
     def is_started(self) -> bool:
-        """Whether the sources were ready and the workers are at work, or have been."""
+        """Return True if the sources were ready and the workers are at work, or have been."""
         return self._is_started
 
     async def watch(self, source: Source) -> None:
@@ -211,14 +211,14 @@ class Controller:
     async def warm_up(self) -> None:
         """Start the sources and wait for them, ahead of `run`, which then goes to work at once.
 
-        Nothing is reconciled before `run`. Whoever warms a controller up runs it or stops it.
+        Nothing is reconciled before `run`. A controller that is warmed up must be run or stopped.
 
         Raises:
             SyncTimeout: a source did not become ready in time.
             RuntimeError: it was run or warmed up before.
         """
         if self._has_run or self._is_warm:
-            raise RuntimeError(f"controller {self.name!r} is warm already")
+            raise RuntimeError(f"controller {self.name!r} was warmed up or run before")
         self._is_warm = True
         await self._sources_are_ready()
 
@@ -287,7 +287,7 @@ class Controller:
 
     async def _work(self) -> None:
         reconciled = 0
-        # Keys that are left when we are told to stop stay where they are: whoever comes next lists everything anyway.
+        # Keys that are left at a stop are dropped: the next process lists everything anyway.
         while not self.queue.is_shutting_down:
             try:
                 request, priority = await self.queue.get_with_priority()
@@ -295,7 +295,7 @@ class Controller:
                 return
             if self.may_act is not None and not self.may_act():
                 self.queue.done(request)
-                self._log.warning("not reconciling any more: this process does not lead")
+                self._log.warning("not reconciling: this process is not the leader any more")
                 return
             self._meter.active_workers.inc()
             try:
@@ -310,7 +310,7 @@ class Controller:
     async def _handle(self, request: Request, priority: int) -> None:
         """One reconcile, and what follows from how it ended."""
         running = _Running(request, self._log, self.may_act)
-        # The worker's own context: the next reconcile overwrites it, and nobody looks in between.
+        # The context of the worker's task: the next reconcile overwrites it, and nothing reads it in between.
         _current.set(running)
         span = None if self.tracing is None else self.tracing.reconcile(self.name, request, running.id)
         started = self._clock.monotonic()
@@ -369,7 +369,7 @@ class Controller:
             self.queue.forget(request)
         else:
             self.queue.add_rate_limited(request, priority=priority)
-        # What was raised to say that nothing helps speaks for itself; of anything else the place is wanted, too.
+        # A TerminalError is raised on purpose and explains itself; other errors are logged with their traceback.
         trace = None if terminal and not _is_mistake(error) else error
         log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=trace)
 

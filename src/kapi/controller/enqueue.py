@@ -1,4 +1,4 @@
-"""Which keys to reconcile when something happened to an object: itself, its owners, or whatever a function says.
+"""Enqueue handlers: from an event to the keys of the object, of its owners, or those that a function returns.
 
 A handler is a function from an event to requests; the source that calls it puts them into the queue.
 """
@@ -49,7 +49,7 @@ def for_owner(owner: GroupKind, *, namespaced: bool, controller_only: bool = Tru
 
 
 def mapped(mapper: Mapper[T]) -> Handler[T]:
-    """Whatever a function says of the object. After an update it is asked about both states."""
+    """The keys that a function returns for the object. After an update it is called with both states."""
 
     def requests(event: Event[T]) -> Requests | Awaitable[Requests]:
         states = (event.old, event.object) if isinstance(event, Updated) else (event.object,)

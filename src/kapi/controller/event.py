@@ -1,7 +1,7 @@
-"""What a controller hears of an object: it is there, it changed, it is gone.
+"""Events of objects as controllers receive them: created, updated, deleted.
 
-Events carry `Cached` objects: key, labels, generation and versions are at hand, and nothing is decoded until somebody
-asks for `.object()`. Predicates and enqueue handlers are functions of these.
+Events carry `Cached` objects: key, labels, generation and versions are decoded, the rest is decoded by `.object()`
+alone. Predicates and enqueue handlers are functions of events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Created(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object is there that we did not know. `initial`: it was there before we looked."""
+    """An object was created, or is in the first list (`initial`)."""
 
     object: Cached[T]
     initial: bool = False
@@ -31,7 +31,7 @@ class Created(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Updated(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object has another state, or (in a resync) is only shown again, with one and the same resourceVersion."""
+    """An object was updated, or is shown again by a resync: then both states have the same resourceVersion."""
 
     old: Cached[T]
     object: Cached[T]
@@ -43,7 +43,7 @@ class Updated(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object is gone. `stale`: we missed how, and `object` may not be its very last state."""
+    """An object was deleted. `stale`: the deletion event was missed, and `object` may not be its very last state."""
 
     object: Cached[T]
     stale: bool = False

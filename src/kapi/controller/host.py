@@ -1,6 +1,6 @@
-"""What a controller needs around it, as protocols: somebody who runs it, and the things all controllers share.
+"""The protocols between a controller and the host that runs it.
 
-A manager is a host; so is whatever a test puts together. Controllers know hosts only by this.
+A manager is a host; tests may use another. Controllers know hosts only by these protocols.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Runnable(Protocol):
-    """Something a host runs: until `stop` lets it come to its end, or until it is cancelled."""
+    """A task of a host: runs until `stop` is called, or until it is cancelled."""
 
     @property
     def name(self) -> str:
@@ -25,29 +25,29 @@ class Runnable(Protocol):
 
     @property
     def needs_leader_election(self) -> bool:
-        """Whether only the leader may run it."""
+        """Return True if only the leader may run it."""
         ...
 
     async def run(self) -> None:
-        """Work until stopped. An error that comes out of it is one the host cannot go on with."""
+        """Run until stopped. An error that it raises stops the host."""
         ...
 
     def stop(self) -> None:
-        """Come to an end: `run` returns when what is going on is finished. May be called before `run`, and again."""
+        """Stop gracefully: `run` returns when work in progress is finished. May be called before `run`, and again."""
         ...
 
 
 @runtime_checkable
 class Measured(Protocol):
-    """Something that has metrics, and is told where they go."""
+    """An object with metrics."""
 
     def measure(self, registry: CollectorRegistry, /) -> None:
-        """Count in a registry from now on."""
+        """Register the metrics, and count from now on."""
         ...
 
 
 class ControllerHost(Protocol):
-    """Who runs controllers."""
+    """Runs controllers, and holds what they share."""
 
     @property
     def informers(self) -> SharedInformerFactory:
@@ -56,7 +56,7 @@ class ControllerHost(Protocol):
 
     @property
     def mapper(self) -> RESTMapper:
-        """Which kinds the server serves, and whether they live in namespaces."""
+        """The REST mapper."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class ControllerHost(Protocol):
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Where metrics go."""
+        """The registry of all metrics."""
         ...
 
     def add(self, runnable: Runnable, /) -> None:

@@ -1,8 +1,7 @@
-"""Which events a controller cares about: functions from an event to yes or no.
+"""Predicates: functions from an event to a boolean that filter what a controller reconciles.
 
-A predicate is any such function, so one's own are as good as these. What is here works on what the cache has decoded
-anyway, or decodes the one field it needs. The `..._changed` ones judge updates; that an object came or went always
-counts.
+Any function from an event to a boolean is a predicate. Those here read what the cache has decoded anyway, or decode the
+one field they need. The `..._changed` ones filter updates; creations and deletions always pass.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ Predicate: TypeAlias = Callable[[Event[T]], bool]
 def generation_changed(event: Event[Any]) -> bool:
     """The spec changed; for kinds that count generations, and that count no more than the spec.
 
-    Changes of metadata and, where status is a subresource, of status are passed over: also when somebody else wiped the
-    status. Kinds that do not count (ConfigMap, Secret ...) never change their generation.
+    Changes of metadata and, where status is a subresource, of status do not pass, not even when another client cleared
+    the status. Kinds without a generation (ConfigMap, Secret ...) never change it.
     """
     return not isinstance(event, Updated) or event.old.generation != event.object.generation
 
@@ -72,7 +71,7 @@ def on(
 ) -> Predicate[T]:
     """A rule of its own for each kind of event; unless given, all such events count."""
 
-    def judge(event: Event[T]) -> bool:
+    def decide(event: Event[T]) -> bool:
         match event:
             case Created():
                 return create if isinstance(create, bool) else create(event)
@@ -81,7 +80,7 @@ def on(
             case Deleted():
                 return delete if isinstance(delete, bool) else delete(event)
 
-    return judge
+    return decide
 
 
 def and_(*predicates: Predicate[T]) -> Predicate[T]:

@@ -1,4 +1,4 @@
-"""The contract with the user: a reconciler is given a key, and makes the world agree with the object of that name.
+"""The contract with the user: a reconciler is given a key, and makes actual state agree with the object of that name.
 
 It is told which object, not what changed: several changes may have become one call, and a call may find nothing to do.
 So it reads what is there now and acts on the difference. How it ends says when it wants to be called again:
@@ -25,7 +25,7 @@ Request = ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """When to come back, after a reconcile that did not fail.
+    """The result of a reconcile: when to reconcile the key again.
 
     `requeue_after` is in seconds and wins over `requeue`, which backs off as failures do. `priority` is the one the key
     comes back with; unless given, the one it had.
@@ -48,7 +48,7 @@ class Reconciler(Protocol):
     """Anything with a `reconcile` method."""
 
     async def reconcile(self, request: Request, /) -> Result | None:
-        """Make the world agree with the object that `request` names."""
+        """Make actual state agree with the object that `request` names."""
         ...
 
 
@@ -65,7 +65,7 @@ def as_function(reconciler: Reconciler | ReconcileFunction) -> ReconcileFunction
 
 
 def is_terminal(error: BaseException) -> bool:
-    """Whether trying again cannot help. A group of errors is terminal only when each of them is."""
+    """Return True if trying again cannot help. A group of errors is terminal only when each of them is."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_terminal(part) for part in error.exceptions)
     return isinstance(error, TerminalError)

@@ -1,8 +1,8 @@
-"""Events: what a controller tells people about an object, in `kubectl describe` and `kubectl get events`.
+"""The event recorder: records Events about objects, for `kubectl describe` and `kubectl get events`.
 
-`EventRecorder.event` never waits and never raises, so that telling people cannot get in the way of the work. What
-happens again is counted in one event's `series` instead of being written anew; an object that is talked about too much
-is talked about less. Everything is bounded: what a server that is away does not take is dropped, and the log says so.
+`EventRecorder.event` never waits and never raises, so that it cannot disturb a reconcile. Repetitions are counted in
+the `series` of one Event instead of being written anew, and each object has a rate limit. Everything is bounded: Events
+that the server does not accept are dropped, and a log line says so.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ WAITING = 1000
 KNOWN = 4096
 """Events whose repetitions are counted."""
 SERIES_SECONDS = 360.0
-"""What comes again within this time belongs to the same series."""
+"""Repetitions within this time belong to the same series."""
 BURST, REFILL_SECONDS = 25, 300.0
-"""How much one object may be talked about: so many at once, then one in so many seconds."""
+"""The rate limit of Events about one object: so many at once, then one in so many seconds."""
 NOTE_BYTES, REASON_BYTES, INSTANCE_BYTES = 1024, 128, 128
 
 _MICROS = "%Y-%m-%dT%H:%M:%S.%fZ"
 _CLUSTER_EVENTS = "default"
-"""Where events about objects without a namespace are kept."""
+"""The namespace of Events about cluster-scoped objects."""
 
 _log = structlog.get_logger("kapi.controller")
 
@@ -62,7 +62,7 @@ class Events(Protocol):
 
 
 class _Subject(NamedTuple):
-    """What makes two events the same."""
+    """The fields by which repetitions of an Event are recognised."""
 
     uid: str
     name: str
@@ -88,7 +88,7 @@ class _Budget:
 
 
 class EventRecorder:
-    """Tells people what happens to objects. Used as `async with`; what was said before the end is sent before it."""
+    """Records Events about objects. Used as `async with`; Events recorded before its end are sent before it."""
 
     _last_stamp: ClassVar[int] = 0
     """In the name of the last event that any recorder of this process has made."""
@@ -101,7 +101,7 @@ class EventRecorder:
         *,
         clock: Clock | None = None,
     ) -> None:
-        """`events` gives the events of a namespace; `controller` is who speaks, a name with a domain and a slash."""
+        """`events` returns the Events of a namespace; `controller` is the reportingController, as `example.com/a`."""
         self._events = events
         self._controller = controller
         self._instance = _cut(instance or controller, INSTANCE_BYTES)
@@ -125,11 +125,11 @@ class EventRecorder:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def normal(self, regarding: AnyObject, reason: str, note: str, *, action: str = "") -> None:
-        """Something went as it should."""
+        """Record an Event of type Normal."""
         self.event(regarding, NORMAL, reason, note, action=action)
 
     def warning(self, regarding: AnyObject, reason: str, note: str, *, action: str = "") -> None:
-        """Something did not."""
+        """Record an Event of type Warning."""
         self.event(regarding, WARNING, reason, note, action=action)
 
     def event(
@@ -142,7 +142,7 @@ class EventRecorder:
         action: str = "",
         related: AnyObject | None = None,
     ) -> None:
-        """Say something about an object: `reason` is one word in CamelCase, `action` what was tried if that differs."""
+        """Record an Event: `reason` is one word in CamelCase, `action` is the action taken if that differs."""
         if not self._may_speak_of(uid_of(regarding) or name_of(regarding)):
             return
         subject = _Subject(
@@ -160,7 +160,7 @@ class EventRecorder:
         except asyncio.QueueFull:
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:
-                _log.warning("events are dropped: too many wait to be sent", dropped=self._dropped)
+                _log.warning("events dropped: the queue is full", dropped=self._dropped)
 
     def _may_speak_of(self, key: str) -> bool:
         now = self._clock.monotonic()

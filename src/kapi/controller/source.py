@@ -1,4 +1,4 @@
-"""Where a controller hears of changes: an informer of a kind, or anything else that knows which keys to look at.
+"""Sources of a controller's events: an informer of a kind, or anything else that puts keys into the queue.
 
 A source is started with the controller's queue and puts keys into it. Nothing is decoded on the way unless a predicate
 or a mapping function wants the object.
@@ -44,10 +44,10 @@ class Source(Protocol):
 
 
 class Kind(Generic[T]):
-    """The objects of an informer: what passes all predicates is handed to `handler`, which says what to reconcile.
+    """The events of an informer: `handler` returns the keys to reconcile for those that pass all predicates.
 
-    Starts the informer unless somebody has, and leaves stopping it to whoever shares it out. What a predicate or the
-    handler raises is logged by the informer, and that event is passed over.
+    Starts the informer unless it is started, and leaves stopping it to its factory. What a predicate or the handler
+    raises is logged by the informer, and that event is skipped.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Kind(Generic[T]):
         self._registration: Registration[T] | None = None
 
     def __str__(self) -> str:
-        """What it watches, and while it is not ready, why not."""
+        """Return what it watches and, while it has not synced, why not."""
         error = self._informer.reflector.last_error
         return self._informer.name if self._informer.has_synced or not error else f"{self._informer.name} ({error})"
 
     async def start(self, queue: RateLimitingQueue[Request], /) -> None:
-        """Listen."""
+        """Add a handler to the informer."""
         self._registration = self._informer.add_raw_handler(
             _Feed(queue, self._handler, self._predicates), name=f"of controller {queue.name}"
         )
@@ -76,14 +76,14 @@ class Kind(Generic[T]):
             await self._registration.wait_for_sync()
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Remove the handler from the informer."""
         if self._registration is not None:
             self._informer.remove_handler(self._registration)
             self._registration = None
 
 
 class _Feed(Generic[T]):
-    """Hears what an informer says and puts keys into a queue."""
+    """An informer's handler that puts keys into a queue."""
 
     def __init__(
         self, queue: RateLimitingQueue[Request], handler: Handler[T], predicates: tuple[Predicate[T], ...]
@@ -93,15 +93,15 @@ class _Feed(Generic[T]):
         self._predicates = predicates
 
     def on_add(self, obj: Cached[T], *, initial: bool) -> Awaitable[Any] | None:
-        """An object is there."""
+        """See `Handler`."""
         return self._hear(Created(obj, initial))
 
     def on_update(self, old: Cached[T], new: Cached[T]) -> Awaitable[Any] | None:
-        """An object has another state."""
+        """See `Handler`."""
         return self._hear(Updated(old, new))
 
     def on_delete(self, obj: Cached[T], *, stale: bool) -> Awaitable[Any] | None:
-        """An object is gone."""
+        """See `Handler`."""
         return self._hear(Deleted(obj, stale))
 
     def _hear(self, event: Event[T]) -> Awaitable[Any] | None:

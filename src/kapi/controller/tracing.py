@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: a reconcile is a trace, and what it asks the server is in it.
+"""OpenTelemetry tracing: a reconcile is a trace, and its requests are spans of it.
 
     from opentelemetry import trace
 
@@ -55,8 +55,8 @@ class Tracing:
 
         parent = trace.get_current_span()
         if not parent.is_recording():
-            # Told even if not sampled, so that the server does not sample what nobody else does. A span that is over
-            # is neither: a task that outlives the reconcile that began it is not part of it.
+            # Sent even if not sampled, so that the server does not sample on its own. A span that has ended is not
+            # sent: a task that outlives the reconcile that started it is not part of it.
             context = parent.get_span_context()
             if context.is_valid and not context.trace_flags.sampled:
                 headers.extend(self._headers(parent))
@@ -108,7 +108,7 @@ class ReconcileSpan:
 
 
 class Asked(NamedTuple):
-    """What a path of the Kubernetes API is about. `template` is the path without names."""
+    """The parts of a path of the Kubernetes API. `template` is the path without names."""
 
     template: str
     verb: str = ""
@@ -117,7 +117,7 @@ class Asked(NamedTuple):
 
 
 def asked_of(outgoing: Outgoing) -> Asked:
-    """What a request is about; of a path that is not a resource's, the path itself."""
+    """Return the parts of a request's path; of a path that is not a resource's, the path itself."""
     head, rest = _split(outgoing.path)
     if not rest:
         return Asked(outgoing.path)

@@ -1,10 +1,10 @@
 """Caches that follow an API server: list once, watch for ever, read from memory.
 
-In reading order: `cached` is one object as it is kept, `source` is where objects come from, `watchlines` what they say,
-`transitions` and `reflector` follow a source through everything that can go wrong, `spread` follows several namespaces
-as one, `deltas` is the queue behind them, `indexer` and `lister` hold the objects and find them, `handlers` are those
-who hear of changes, `informer` puts these together, `factory` shares them, and `metrics` is what Prometheus hears.
-Guarantees are written above `SharedInformer`.
+In reading order: `cached` is one object in the cache, `source` lists and watches a collection, `watchevents` parses its
+events, `states` and `reflector` are the state machine that follows a source, `namespaces` follows several namespaces as
+one, `deltas` is the delta FIFO, `indexer` and `lister` hold the objects and find them, `handlers` are the event
+handlers, `informer` is the shared informer, `factory` shares informers, and `metrics` are their Prometheus metrics. The
+guarantees are written above `SharedInformer`.
 
     async with SharedInformerFactory(rest) as factory:
         pods = factory.informer(Pod, namespace="default")

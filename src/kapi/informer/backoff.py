@@ -1,8 +1,8 @@
-"""How long to wait before asking a server again that failed us.
+"""The back-off of a reflector after failed requests.
 
-Exponential with jitter, so that many clients do not come back at the same instant, and with the reference reflector's
-figures: 0.8 s at first, doubling to 30 s, each plus up to as much again at random. After two minutes without a failure
-the server counts as healthy and the next failure is a first one.
+Exponential with jitter, so that many clients do not retry at the same instant, and with the figures of client-go's
+reflector: 0.8 s at first, doubling to 30 s, each plus up to as much again at random. After two minutes without a
+failure the server counts as healthy, and the next delay is the first one again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kapi.base.clock import Clock
 
 MAX_ASKED: Final = 120.0
-"""The longest that a server can make us wait by asking for it, in seconds."""
+"""The longest Retry-After that is respected, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Delays:
 
 
 class Backoff:
-    """Gives the next delay each time it is asked.
+    """Computes the delay before each retry.
 
     A delay is never shorter than `first` and, until it is reset, never shorter than the base of the one before; with
-    the usual figures a server that stays dead sees at most two requests a minute.
+    the default figures a server that stays down gets at most two requests a minute.
     """
 
     def __init__(self, delays: Delays, clock: Clock, random: Random) -> None:
@@ -45,7 +45,7 @@ class Backoff:
         self._asked_at = 0.0
 
     def next(self, asked: float = 0.0) -> float:
-        """Seconds to wait now; at least those that the server `asked` for, within reason."""
+        """Return the seconds to wait now; at least those that the server `asked` for, up to `MAX_ASKED`."""
         delays, now = self._delays, self._clock.monotonic()
         if self._base == 0.0 or now - self._asked_at > delays.reset_after:
             self._base = delays.first

@@ -1,8 +1,8 @@
-"""One object as a cache keeps it: the bytes the server sent, and the few fields that finding it takes.
+"""One object in a cache: the bytes the server sent, and the few decoded fields that look-ups need.
 
-A decoded Pod takes several times the memory of its JSON, and most objects in a cache are never looked at. So the bytes
-are kept, and whoever wants the object gets a fresh copy, which is his to change. `Intake` makes `Cached` from what a
-source delivers; there is one per informer, and what its objects have in common it keeps once. No I/O.
+A decoded Pod takes several times the memory of its JSON, and most objects in a cache are never read. So the bytes are
+kept, and every reader gets a fresh copy, which it may change. `Intake` makes `Cached` objects from the bytes of a
+source; there is one per informer, and it shares what its objects have in common. No I/O.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Cached(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
         return _decode_metadata(self.raw).metadata
 
     def is_same_state(self, other: Cached[T]) -> bool:
-        """Whether both are the same version of the same object, so that nobody needs to hear of it again."""
+        """Return True if both are the same version of the same object, so that handlers need not be called."""
         if self.uid != other.uid or self.resource_version != other.resource_version:
             return False
         return bool(self.resource_version) or self.raw == other.raw
@@ -117,7 +117,7 @@ def revision_number(text: str) -> int | None:
 
 
 def decoder_of(cls: type[T]) -> Callable[[bytes], T]:
-    """What turns bytes into objects of a class, or into dictionaries for `dict`."""
+    """Return the function that decodes bytes into objects of a class, or into dictionaries for `dict`."""
     if cls is dict:
         decode: Callable[[bytes], Any] = json.decode
         return decode
@@ -131,11 +131,11 @@ def without_managed_fields(obj: Object) -> Object:
 
 
 class Intake(Generic[T]):
-    """Makes `Cached` of what a source delivers.
+    """Makes `Cached` objects from the bytes of a source.
 
-    `transform` gets each object as a dictionary before it is kept, to drop what nobody needs, and gives back what to
-    keep; it must not change name, namespace, uid, labels or resourceVersion. Should it fail, the object is kept as it
-    came and the failure is logged: a cache with a large object is better than one with a hole.
+    `transform` is called with each object as a dictionary before it is cached, to drop unneeded fields, and returns
+    what to cache; it must not change name, namespace, uid, labels or resourceVersion. If it fails, the object is cached
+    unchanged and the failure is logged: a cache with a large object is better than one without it.
     """
 
     def __init__(self, decode: Callable[[bytes], T], *, transform: Callable[[Object], Object] | None = None) -> None:

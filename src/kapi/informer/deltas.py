@@ -1,4 +1,4 @@
-"""The queue between a reflector and its informer: per object, what happened to it since it was last looked at.
+"""The delta FIFO between a reflector and its informer: per object, its changes since it was last processed.
 
 As client-go's DeltaFIFO. Objects come out in the order in which they first went in; each comes with all its deltas, in
 order, and is processed before the next one comes out. A list is put in as `REPLACED` deltas, plus `DELETED` ones for
@@ -30,7 +30,7 @@ class DeltaType(Enum):
     REPLACED = "Replaced"
     """It is in a new list; it may be new, changed or as it was."""
     SYNC = "Sync"
-    """Nothing; somebody wants to look at everything again."""
+    """Nothing; a resync shows the object to handlers again."""
 
 
 class Delta(NamedTuple, Generic[T]):
@@ -84,7 +84,7 @@ class DeltaFIFO(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list has been worked through."""
+        """Return True if the first list has been worked through."""
         return self._synced.is_set()
 
     async def wait_for_sync(self) -> None:
@@ -99,23 +99,23 @@ class DeltaFIFO(Generic[T]):
         return None if deltas[-1].type is DeltaType.DELETED else deltas[-1].object
 
     def add(self, obj: Cached[T]) -> None:
-        """An object is there that was not."""
+        """Add a new object."""
         self._populate()
         self._queue(Delta(DeltaType.ADDED, obj))
 
     def update(self, obj: Cached[T]) -> None:
-        """An object has a new state."""
+        """Put a new state of an object."""
         self._populate()
         self._queue(Delta(DeltaType.UPDATED, obj))
 
     def delete(self, obj: Cached[T]) -> None:
-        """An object is gone; `obj` is its last state."""
+        """Remove an object; `obj` is its last state."""
         self._populate()
         if obj.key in self._items or self._known.get(obj.key) is not None:
             self._queue(Delta(DeltaType.DELETED, obj))
 
     def replace(self, objects: Iterable[Cached[T]]) -> None:
-        """These are all the objects there are; of others that we knew the deletion was missed."""
+        """Replace the collection; the deletion of other known objects was missed."""
         listed: set[ObjectKey] = set()
         for obj in objects:
             listed.add(obj.key)
@@ -123,12 +123,12 @@ class DeltaFIFO(Generic[T]):
         missing = [key for key in self._items if key not in listed]
         missing += [key for key in self._known.keys() if key not in listed and key not in self._items]  # noqa: SIM118
         for key in missing:
-            self._bury(key)
+            self._queue_missed_deletion(key)
         if not self._is_populated:
             self._is_populated = True
             self._initial = len(self._items)
             self._check_synced()
-            # Even of an empty first list somebody waits to hear that it is over.
+            # `wait_for_sync` waits for the end of the first list even if it is empty.
             self._wake.set()
 
     def resync(self) -> None:
@@ -164,7 +164,7 @@ class DeltaFIFO(Generic[T]):
         return bool(self._items) or not self._is_closed
 
     def close(self) -> None:
-        """Nothing will be put in any more; what is in can still be popped."""
+        """Accept no more deltas; queued ones can still be popped."""
         self._is_closed = True
         self._wake.set()
 
@@ -181,8 +181,8 @@ class DeltaFIFO(Generic[T]):
         else:
             deltas.append(delta)
 
-    def _bury(self, key: ObjectKey) -> None:
-        """Queue the deletion that nobody told us of."""
+    def _queue_missed_deletion(self, key: ObjectKey) -> None:
+        """Queue a deletion whose event was missed."""
         deltas = self._items.get(key)
         last = deltas[-1].object if deltas else self._known.get(key)
         if last is not None:

@@ -1,7 +1,7 @@
-"""One informer for each collection, however many want it.
+"""The shared informer factory: one informer for each collection, however many controllers use it.
 
-Controllers of one program mostly look at the same kinds. Whoever asks here for the informer of a kind, a namespace and
-selectors gets the one that others asked for before, with one watch and one copy of the objects for all of them.
+Controllers of one program mostly watch the same kinds. All that request the informer of a kind, a namespace and
+selectors get the same one, with one watch and one copy of the objects for all of them.
 
 Namespaces are named in one text, `a,b`, or one by one. The empty name means all of them; see `namespaces_of`.
 """
@@ -81,7 +81,7 @@ class Collection(NamedTuple):
 
     @property
     def is_metadata_only(self) -> bool:
-        """Whether only the metadata of the objects is held."""
+        """Return True if only the metadata of the objects is held."""
         return self.cls is PartialObjectMetadata
 
     def __str__(self) -> str:

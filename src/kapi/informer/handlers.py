@@ -1,8 +1,8 @@
-"""Those who want to hear of changes, and the queue that stands before each of them.
+"""Event handlers of an informer, and the queue of each.
 
-Every handler has a queue and a task of its own: a slow one delays nobody but itself, and one that raises disturbs
-nobody. The queue is bounded not by throwing things away but by telling less: past its size, what waits for one object
-is folded into what matters, which is how the handler last saw it and how it is now.
+Every handler has a queue and a task of its own: a slow one delays only itself, and one that raises does not affect the
+others. The queue is bounded without dropping objects: past its size, the notifications of one object are merged into
+one, from the state the handler saw last to the current one.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def undecoded(handler: Handler[Cached[T]]) -> Deliver[T]:
 
 
 def fold(notices: Iterable[Notice[T] | None]) -> list[Notice[T] | None]:
-    """The same story, told shorter: at most a deletion and an addition for each object.
+    """Merge notifications: at most a deletion and an addition for each object remain.
 
     What is left of an object stands where its first notification stood, so that nothing comes later than it would have.
     An object that came and went is not mentioned. None is the mark of the first list's end, and keeps its place.
@@ -187,7 +187,7 @@ class Registration(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has been told of everything that was there when it, or the informer, began."""
+        """Return True if the handler has been told of everything that was there when it, or the informer, began."""
         return self._synced.is_set()
 
     async def wait_for_sync(self) -> None:

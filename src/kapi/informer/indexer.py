@@ -1,4 +1,4 @@
-"""The objects of an informer in memory, and any number of ways to find them.
+"""The indexer: the objects of an informer in memory, by key and by any number of indexes.
 
 An index is a function from an object to the values it is to be found under: its namespace, a label, the uids of its
 owners, or what a program has use for. Putting an object in costs the same whatever the number of objects. No I/O.

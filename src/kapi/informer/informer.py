@@ -1,7 +1,7 @@
-"""One cache of a collection, shared by all who want to read it or hear of its changes.
+"""The shared informer: one cache of a collection, with event handlers.
 
-A reflector fills a queue of deltas; here the queue is emptied: each delta first updates the indexer and is then told to
-the handlers' queues, in one step that nothing can come between.
+A reflector fills the delta FIFO; here it is emptied: each delta first updates the indexer and is then put into the
+queues of the handlers, in one step without a switch of tasks.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.informer.metrics import InformerMetrics
-    from kapi.informer.namespaces import Parts, SpreadReflector
+    from kapi.informer.namespaces import NamespacesReflector, Parts
     from kapi.informer.reflector import Pace, Reflector
     from kapi.informer.source import ListerWatcher
 
 T = TypeVar("T")
 
 DRAIN_SECONDS: Final = 10.0
-"""How long `stop` lets handlers finish with what has been told to them."""
+"""The seconds that `stop` gives handlers to process what is in their queues."""
 
 _SLICE: Final = 256
 """Objects processed before the event loop gets its turn."""
@@ -42,16 +42,16 @@ _log = logging.getLogger("kapi.informer")
 
 
 class SharedInformer(Generic[T]):
-    """A cache that follows a collection, and tells handlers what changes.
+    """A cache of a collection that follows the server and calls handlers for each change.
 
     Guarantees, for each object X:
 
     1. The states of X in the cache, and those that a handler is shown, are a subsequence, in order, of the states X had
        on the server. Some may be skipped; none is made up; none comes back.
     2. Once the server is quiet and can be reached, the cache equals the collection.
-    3. When X goes, every handler that has heard of it hears of its deletion, with the last state known; `stale` says
-       that the deletion itself was missed. An X that was deleted and made anew in a gap is a deletion and an addition,
-       never an update.
+    3. When X is deleted, every handler that was told of X is told of its deletion, with the last state known; `stale`
+       says that the deletion event itself was missed. An X that was deleted and created again in a gap is a deletion
+       and an addition, never an update.
     4. A handler is told one thing at a time, and when it is told, the cache and its indexes are at least that new. It
        is told nothing of a list that brought nothing new, unless it asked for a resync.
     5. Handlers do not disturb each other: not by being slow, not by failing. A handler that cannot keep up is shown
@@ -77,7 +77,7 @@ class SharedInformer(Generic[T]):
         self._clock = clock or SystemClock()
         self._queue: DeltaFIFO[T] = DeltaFIFO(self.indexer, on_synced=self._mark_synced)
         intake = Intake(decode, transform=transform)
-        self.reflector: Reflector[T] | SpreadReflector[T] = reflecting(
+        self.reflector: Reflector[T] | NamespacesReflector[T] = reflecting(
             source, intake, self._queue, name=name, pace=pace, clock=self._clock, random=random, metrics=metrics
         )
         self._metrics = metrics
@@ -97,27 +97,27 @@ class SharedInformer(Generic[T]):
 
     @property
     def is_started(self) -> bool:
-        """Whether `start` has been called; an informer starts and stops once."""
+        """Return True if `start` has been called; an informer starts and stops once."""
         return self._processing is not None
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it has been stopped, and all it had to tell has been told."""
+        """Return True if it has been stopped, and all it had to tell has been told."""
         return self._stopped.is_set()
 
     @property
     def has_synced(self) -> bool:
-        """Whether the cache holds everything that was there when it began."""
+        """Return True if the cache holds everything that was there when it began."""
         return self._queue.has_synced
 
     @property
     def items(self) -> int:
-        """How many objects are in the cache."""
+        """Return the number of objects in the cache."""
         return len(self.indexer)
 
     @property
     def queued_items(self) -> int:
-        """How many objects have changes that are not in the cache yet."""
+        """Return the number of objects with changes that are not in the cache yet."""
         return len(self._queue)
 
     def start(self) -> None:
@@ -208,7 +208,7 @@ class SharedInformer(Generic[T]):
 
     def _register(self, registration: Registration[T]) -> Registration[T]:
         if self._stopped.is_set() or self._stopping.locked():
-            raise RuntimeError(f"{self.name} has been stopped; a handler would never hear anything")
+            raise RuntimeError(f"{self.name} has been stopped; a handler would never be called")
         for obj in self.indexer.values():
             registration.put(Notice(Change.ADD, obj, flag=True))
         if self.has_synced:
@@ -268,7 +268,7 @@ class SharedInformer(Generic[T]):
         if old.uid == delta.object.uid:
             self._tell(Notice(Change.DELETE, delta.object, flag=delta.stale))
         else:
-            # The deletion is of a later object of that name, of which nobody has heard.
+            # The deletion is of a later object of that name, which no handler was told of.
             self._tell(Notice(Change.DELETE, old, flag=True))
 
     def _tell(self, notice: Notice[T]) -> None:
@@ -311,4 +311,4 @@ async def _cancel(*tasks: asyncio.Task[None] | None) -> None:
         task.cancel()
     for result in await asyncio.gather(*running, return_exceptions=True):
         if isinstance(result, Exception):
-            _log.error("a task of an informer ended badly: %r", result)
+            _log.error("a task of an informer failed: %r", result)

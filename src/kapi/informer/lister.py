@@ -1,7 +1,7 @@
 """Reading an informer's cache: objects by name, by namespace, by labels, by index.
 
-What is read may be behind the server, never wrong about the past. Objects are decoded when they are handed out, so each
-caller has his own and may change it; `cached` reads the same without decoding.
+The cache may be behind the server, but never holds a state that did not exist. Objects are decoded when they are handed
+out, so each caller has its own copy and may change it; `cached` reads the same without decoding.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Lister(Generic[T]):
 
     def __init__(self, indexer: Indexer[T]) -> None:
         self.cached = CachedLister(indexer)
-        """The same questions, answered without decoding."""
+        """The same look-ups without decoding."""
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """One object; None when it is not in the cache."""

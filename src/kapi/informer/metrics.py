@@ -1,4 +1,4 @@
-"""What informers tell Prometheus: how often they list and watch, what goes wrong, how far behind they are.
+"""Prometheus metrics of informers: lists, watches, failures, and how far behind they are.
 
 The `reflector_` names are those of client-go, and so is `informer_queued_items`; what it has no name for is named in
 the same manner. `name` is the informer's, which says the kind, the namespace and the selectors. Counters are fed when a
@@ -25,7 +25,7 @@ _DIGITS: Final = 10**15
 
 
 class Reflecting(Protocol):
-    """What is read off a reflector."""
+    """The values of a reflector that are metrics."""
 
     @property
     def resource_version(self) -> str:
@@ -34,26 +34,26 @@ class Reflecting(Protocol):
 
     @property
     def silent_seconds(self) -> float:
-        """How long ago the server was heard."""
+        """Return the seconds since the server last sent anything."""
         ...
 
 
 class Holding(Protocol):
-    """What is read off an informer."""
+    """The values of an informer that are metrics."""
 
     @property
     def has_synced(self) -> bool:
-        """Whether the cache is filled."""
+        """Return True if the cache is filled."""
         ...
 
     @property
     def items(self) -> int:
-        """How many objects are in the cache."""
+        """Return the number of objects in the cache."""
         ...
 
     @property
     def queued_items(self) -> int:
-        """How many objects have changes that are not in the cache yet."""
+        """Return the number of objects with changes that are not in the cache yet."""
         ...
 
 
@@ -76,7 +76,7 @@ class InformerMetrics:
         self._families.gauges.informers[name] = informer
 
     def forget(self, name: str, informer: Holding) -> None:
-        """An informer is no more; another of that name may have taken its place."""
+        """Drop the metrics of an informer, unless another of that name has taken its place."""
         if self._families.gauges.informers.get(name) is informer:
             del self._families.gauges.informers[name]
 
@@ -127,7 +127,7 @@ class _Gauges(Collector):
         self.informers: WeakValueDictionary[str, Holding] = WeakValueDictionary()
 
     def describe(self) -> Iterable[Any]:
-        """Nothing; the registry must not look before there is anything to see."""
+        """Return nothing: the registry would otherwise collect at registration."""
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -136,19 +136,22 @@ class _Gauges(Collector):
         yield _gauge("reflector_last_resource_version", "The revision of the cache.", reflectors, _revision)
         yield _gauge(
             "reflector_silent_seconds",
-            "How long ago the server was last heard: more than a minute or two is an outage.",
+            "Seconds since the server last sent anything: more than a minute or two is an outage.",
             reflectors,
             lambda reflector: reflector.silent_seconds,
         )
         yield _gauge("informer_items", "Objects in the cache.", informers, lambda informer: informer.items)
         yield _gauge(
             "informer_queued_items",
-            "Objects with changes on their way into the cache.",
+            "Objects with changes that are not in the cache yet.",
             informers,
             lambda informer: informer.queued_items,
         )
         yield _gauge(
-            "informer_synced", "Whether the cache is filled.", informers, lambda informer: int(informer.has_synced)
+            "informer_synced",
+            "1 if the informer has synced, else 0.",
+            informers,
+            lambda informer: int(informer.has_synced),
         )
 
 
@@ -162,14 +165,14 @@ class _Families:
         def summary(name: str, text: str) -> Summary:
             return Summary(f"reflector_{name}", text, ("name",), registry=registry)
 
-        self.lists = counter("lists", "Lists and streams of everything, whether they worked or not.")
-        self.list_seconds = summary("list_duration_seconds", "How long a list takes.")
+        self.lists = counter("lists", "Lists and streamed lists, failed ones included.")
+        self.list_seconds = summary("list_duration_seconds", "Duration of a list, in seconds.")
         self.list_items = summary("items_per_list", "Objects in a list.")
         self.watches = counter("watches", "Watches that have ended.")
-        self.short_watches = counter("short_watches", "Watches that ended almost as soon as they began.")
-        self.watch_seconds = summary("watch_duration_seconds", "How long a watch lasts.")
-        self.watch_items = summary("items_per_watch", "Changes in a watch that ended in good order.")
-        self.outcomes = counter("outcomes", "What was done, and how it ended.", "state", "outcome")
+        self.short_watches = counter("short_watches", "Watches that ended almost immediately.")
+        self.watch_seconds = summary("watch_duration_seconds", "Duration of a watch, in seconds.")
+        self.watch_items = summary("items_per_watch", "Events in a watch that ended without an error.")
+        self.outcomes = counter("outcomes", "Transitions of the reflector, by state and outcome.", "state", "outcome")
         self.gauges = _Gauges()
         registry.register(self.gauges)
 

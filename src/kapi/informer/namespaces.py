@@ -1,8 +1,8 @@
 """A kind in several namespaces: a list and a watch for each of them, one cache for all.
 
-For programs that may look at some namespaces and not at all. What is a part and what is not shows only when somebody
-asks the server: a kind without namespaces is one part, however many namespaces were named. Above the reflector nothing
-is different: one queue of deltas, one indexer, one lister, one queue per handler. No I/O of its own.
+For programs that may read some namespaces and not all. Discovery decides what the parts are: a cluster-scoped kind is
+one part, however many namespaces were named. Above the reflector nothing is different: one delta FIFO, one indexer, one
+lister, one queue per handler. No I/O of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Parts:
     find: Callable[[], Awaitable[Mapping[str, ListerWatcher]]]
 
 
-class SpreadReflector(Generic[T]):
+class NamespacesReflector(Generic[T]):
     """One reflector for each part of a collection, all feeding one sink. Run it once, as a `Reflector`.
 
     Promises, beyond those of each reflector: the sink's first list is that of all parts together, so that a cache that
@@ -142,10 +142,12 @@ def reflecting(
     clock: Clock,
     random: Random | None,
     metrics: InformerMetrics | None,
-) -> Reflector[T] | SpreadReflector[T]:
+) -> Reflector[T] | NamespacesReflector[T]:
     """The reflector of a collection, be it one or several."""
     if isinstance(source, Parts):
-        return SpreadReflector(source, intake, sink, name=name, pace=pace, clock=clock, random=random, metrics=metrics)
+        return NamespacesReflector(
+            source, intake, sink, name=name, pace=pace, clock=clock, random=random, metrics=metrics
+        )
     return Reflector(source, intake, sink, name=name, pace=pace, clock=clock, random=random, metrics=metrics)
 
 
@@ -210,7 +212,7 @@ class _Part(Generic[T]):
                 whole.sink.replace(whole.gathered.values())
                 whole.gathered = {}
         else:
-            # Those of the other parts are as they were, which the sink finds out, and tells nobody.
+            # The objects of the other parts are unchanged; the sink compares versions and calls no handler for them.
             whole.sink.replace(chain(mine.values(), whole.outside_of(self)))
         self.keys = dict.fromkeys(mine)
 

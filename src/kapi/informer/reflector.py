@@ -1,7 +1,7 @@
-"""Keeps a store equal to a collection on a server: lists or streams it once, then follows its changes for ever.
+"""The reflector: lists or streams a collection once, then watches it, and feeds a store with every change.
 
-`transitions` says what follows what; here is what is done. The reflector trusts no connection: every watch has a
-deadline for silence, every failure a back-off, and every revision may turn out to be of no use.
+`states` is the table of transitions; here is what each state does. The reflector trusts no connection: every watch has
+a time-out for silence, every failure a back-off, and every revision may turn out to be unusable.
 
 Silence. A server whose objects do not change says nothing for a minute (bookmarks come about that often) or longer, and
 a server that is stuck, or behind a dead link, says nothing either. TCP notices the dead link after minutes, and the
@@ -57,26 +57,26 @@ _log = logging.getLogger("kapi.informer")
 
 
 class Sink(Protocol[T]):
-    """Where a reflector puts what it learns: a `DeltaFIFO`."""
+    """The store that a reflector feeds: a `DeltaFIFO`."""
 
     def add(self, obj: Cached[T]) -> None:
-        """An object is there that was not."""
+        """Add a new object."""
         ...
 
     def update(self, obj: Cached[T]) -> None:
-        """An object has a new state."""
+        """Put a new state of an object."""
         ...
 
     def delete(self, obj: Cached[T]) -> None:
-        """An object is gone; `obj` is its last state."""
+        """Remove an object; `obj` is its last state."""
         ...
 
     def replace(self, objects: Iterable[Cached[T]]) -> None:
-        """These are all the objects there are."""
+        """Replace the collection."""
         ...
 
     def newest(self, key: ObjectKey) -> Cached[T] | None:
-        """What is known of an object."""
+        """Return the newest known state of an object."""
         ...
 
 
@@ -145,14 +145,14 @@ class Reflector(Generic[T]):
         self._opened_at: int | None = None
         self._connection = contextlib.AsyncExitStack()
         self._lines: AsyncIterator[bytes] | None = None
-        # Who went, and when: an event about one of these from before that is an echo. A later one is not: an object
-        # that a selector no longer selects goes, and may come back.
+        # The keys and revisions of deletions: an event about one of these from before that is an echo. A later one is
+        # not: an object that a selector no longer selects is deleted here, and may come back.
         self._gone: dict[str, int] = {}
         self._meter = metrics.reflector(name, self) if metrics is not None else None
 
     @property
     def silent_seconds(self) -> float:
-        """How long ago the server said anything."""
+        """Return the seconds since the server last sent anything."""
         return self._clock.monotonic() - self.last_heard
 
     async def run(self) -> NoReturn:
@@ -195,16 +195,16 @@ class Reflector(Generic[T]):
             self._is_version_useless = state is State.STREAMING or isinstance(error, _Lost)
             outcome = Outcome.LOST
         except (ApiError, ClientError, DecodeError, OSError) as error:
-            outcome = self._judge(state, error)
+            outcome = self._outcome_of(state, error)
         except Exception as error:
-            _log.exception("%s: %s failed in a way that nobody thought of", self._name, state.value)
-            outcome = self._judge(state, error)
+            _log.exception("%s: %s failed with an unexpected error", self._name, state.value)
+            outcome = self._outcome_of(state, error)
         if outcome is not Outcome.SYNCED or state is not State.STREAMING:
             await self._disconnect()
         return outcome
 
-    def _judge(self, state: State, error: Exception) -> Outcome:
-        """What a failure means. One that is the server's `not now` is never more than that."""
+    def _outcome_of(self, state: State, error: Exception) -> Outcome:
+        """Return the outcome that a failure means. A `TooManyRequests` or 503 is never more than a failed request."""
         self.last_error = error
         if isinstance(error, ApiError):
             self._asked_to_wait = float(error.retry_after)
@@ -377,7 +377,7 @@ class Reflector(Generic[T]):
             _log.warning("%s: %s has an event of unknown type %r, which is ignored", self._name, cached.key, kind)
 
     def _is_echo(self, kind: str, cached: Cached[T], theirs: int | None) -> bool:
-        """Whether an event repeats what is known to be past.
+        """Return True if an event repeats what is known to be past.
 
         Raises:
             _Lost: it is of the time before this watch, and we do not know it.
@@ -437,7 +437,7 @@ _NOT_UNDERSTOOD: Final = frozenset({400, 405, 406, 415, 422, 501})
 
 
 def _is_version_too_large(error: Exception) -> bool:
-    """Whether the server has not come as far as we have: it was restored from a copy, or is not up to date yet."""
+    """Return True if the server is behind our revision: restored from a copy, or not up to date yet."""
     causes = (error.details or {}).get("causes") if isinstance(error, ApiError) else None
     return any(isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes or ())
 

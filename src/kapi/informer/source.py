@@ -1,4 +1,4 @@
-"""Where the objects of an informer come from: something that can be listed and watched, as bytes.
+"""The sources of informers: collections that can be listed and watched, as bytes.
 
 `ListerWatcher` is the whole of what a reflector needs, so that tests and transports within a process can plug in.
 `RESTSource` is the usual one: a resource of an API server, over `RESTClient`.
@@ -35,7 +35,7 @@ RETRIES: Final = 1
 class Page(NamedTuple):
     """A part of a list, or all of it.
 
-    `items` are views of the answer; whoever keeps one copies it. `head` opens an object of the items' kind, up to where
+    `items` are views of the response; copy what is to be kept. `head` opens an object of the items' kind, up to where
     its own fields begin, for servers that leave apiVersion and kind out of items.
     """
 
@@ -155,7 +155,7 @@ class RESTSource:
     async def _where(self) -> str:
         if not self._path:
             resource = await self._find()
-            # A namespace given for a kind that has none would make a path that nobody serves.
+            # A namespace given for a cluster-scoped kind would make a path that is not served.
             namespace = self._namespace if resource.namespaced else ""
             self._path = ResourceClient(self._rest, resource.gvr, namespace).path()
         return self._path

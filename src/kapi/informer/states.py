@@ -1,6 +1,6 @@
-"""What a reflector does next, as a table: its states, how each can end, and what follows.
+"""The state machine of a reflector, as a table: its states, how each can end, and the state that follows.
 
-Kept apart from the doing, so that the whole behaviour under failure can be read, and tested, in one place.
+Apart from the code that acts on it, so that the whole behaviour under failure can be read, and tested, in one place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class State(Enum):
     WATCHING = "watching"
     """Follows changes from the revision it knows."""
     WAITING = "waiting"
-    """Leaves a server alone that failed; nothing is asked of it."""
+    """Waits for the back-off to pass after a failure; no request is sent."""
     STOPPED = "stopped"
     """Has not been started, or has ended."""
 
@@ -38,17 +38,17 @@ class Outcome(Enum):
     BRIEF = "brief"
     """The same, but so soon that doing it again at once could turn into a loop."""
     SILENT = "silent"
-    """Nothing came for longer than a living server leaves us without a word."""
+    """Nothing arrived for longer than a healthy server stays silent."""
     UNSUPPORTED = "unsupported"
     """The server does not know how to stream a list."""
     LOST = "lost"
-    """Our revision is of no use: too old (410), of another server's history, or refused again and again."""
+    """The revision cannot be used: too old (410), of another server's history, or refused repeatedly."""
     FAILED = "failed"
-    """No answer, half an answer, or an answer that says: not now."""
+    """No response, an incomplete response, or an error such as 429 or 503."""
 
 
 class Step(NamedTuple):
-    """What follows, and whether to back off first."""
+    """The state that follows, and whether to back off first."""
 
     state: State
     wait: bool

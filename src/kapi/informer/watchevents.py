@@ -1,7 +1,7 @@
-"""What a watch says, line by line: changes of objects, bookmarks, and errors.
+"""The events of a watch, line by line: changes of objects, bookmarks, and errors.
 
-Apart from the reflector, which decides what follows from it. A busy watch is mostly spent here, so a change that is
-written as servers write them is read in one pass over its bytes. No I/O.
+Apart from the reflector, which decides what follows. A busy watch spends most of its time here, so a change in the
+usual form is parsed in one pass over its bytes. No I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class MarkMetadata(msgspec.Struct):
-    """What a bookmark is about."""
+    """The metadata of a bookmark."""
 
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     annotations: dict[str, str] | None = None
@@ -77,7 +77,7 @@ def read_event(line: bytes) -> Event:
 
 
 def read_mark(event: Event) -> MarkMetadata:
-    """What a bookmark says."""
+    """Return the metadata of a bookmark."""
     try:
         return _decode_mark(event.object).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -48,7 +48,7 @@ class Typed:
     model: ClassModel | None = None
     """The class it is, if it is one of its own."""
     holds_classes: bool = False
-    """Whether values of it are objects of classes, or have some inside."""
+    """Return True if values of it are objects of classes, or have some inside."""
 
     def noted(self, *notes: Expression) -> Typed:
         """With more notes."""
@@ -286,7 +286,7 @@ def _number(value: Any, name: str) -> float | None:
 
 
 def _is_portable(pattern: str | None) -> bool:
-    """Whether Python reads a pattern, too, and without a warning that it means something else there."""
+    """Return True if Python reads a pattern, too, and without a warning that it means something else there."""
     if not pattern:
         return False
     with warnings.catch_warnings():

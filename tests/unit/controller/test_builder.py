@@ -328,10 +328,10 @@ def test_a_controller_can_work_without_any_kind(config):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda host: builder(host).complete(nothing), "never have anything to do"),
-        (lambda host: builder(host).named("x").complete(nothing), "never have anything to do"),
+        (lambda host: builder(host).complete(nothing), "watches nothing: call for_"),
+        (lambda host: builder(host).named("x").complete(nothing), "watches nothing: call for_"),
         (lambda host: builder(host).watches(Secret, lambda secret: ()).complete(nothing), "has no name"),
-        (lambda host: builder(host).owns(Secret).named("x").complete(nothing), "say for_ too"),
+        (lambda host: builder(host).owns(Secret).named("x").complete(nothing), "call for_, too"),
         (lambda host: builder(host).for_(Secret).for_(ConfigMap), "reconciles one kind, here Secret"),
         (lambda host: [builder(host).for_(Secret).complete(nothing) for _ in range(2)], "named 'secret' already"),
         (lambda host: builder(host).for_(Secret).with_options(workers=0), "workers=0"),

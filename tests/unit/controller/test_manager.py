@@ -308,7 +308,7 @@ def test_what_fails_ends_the_manager_and_is_raised(kubeconfig):
         manager.add(Failing())
         with pytest.raises(RuntimeError, match="broken"):
             await manager.run(signals=False)
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="is running already"):
             manager.add(Failing())
 
     managed(kubeconfig, test)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from kapi.controller.metrics.series import Distribution, Families, counts, distributions, levels
+from kapi.controller.metrics import series
+from kapi.controller.metrics.series import Families, counters, gauges, histograms
 
 BOUNDS = (0.005, 0.1, 1.0, 2.5)
 LABELS = ("controller", "result")
@@ -16,9 +17,9 @@ class Ours(Families):
 
     def __init__(self, registry):
         super().__init__()
-        self.counts = self.add(counts("tries", "How many.", LABELS))
-        self.levels = self.add(levels("busy", "How many now.", LABELS))
-        self.distributions = self.add(distributions("seconds", "How long.", LABELS, BOUNDS))
+        self.counters = self.add(counters("tries", "How many.", LABELS))
+        self.gauges = self.add(gauges("busy", "How many now.", LABELS))
+        self.histograms = self.add(histograms("seconds", "How long.", LABELS, BOUNDS))
         registry.register(self)
 
 
@@ -38,11 +39,11 @@ def test_meters_tell_what_those_of_the_library_tell(observed, level):
     gauge = Gauge("busy", "How many now.", LABELS, registry=theirs)
     histogram = Histogram("seconds", "How long.", LABELS, buckets=BOUNDS, registry=theirs)
     for name, value in observed:
-        families.counts.labels(name, "x").inc()
-        families.distributions.labels(name, "x").observe(value)
-        families.levels.labels(name, "y").set(level)
-        families.levels.labels(name, "y").inc()
-        families.levels.labels(name, "y").dec()
+        families.counters.labels(name, "x").inc()
+        families.histograms.labels(name, "x").observe(value)
+        families.gauges.labels(name, "y").set(level)
+        families.gauges.labels(name, "y").inc()
+        families.gauges.labels(name, "y").dec()
         counter.labels(name, "x").inc()
         histogram.labels(name, "x").observe(value)
         gauge.labels(name, "y").set(level)
@@ -51,8 +52,8 @@ def test_meters_tell_what_those_of_the_library_tell(observed, level):
 
 def test_one_set_of_labels_has_one_meter():
     families = Ours(CollectorRegistry())
-    assert families.counts.labels("a", "x") is families.counts.labels("a", "x")
-    assert families.counts.labels("a", "x") is not families.counts.labels("a", "y")
+    assert families.counters.labels("a", "x") is families.counters.labels("a", "x")
+    assert families.counters.labels("a", "x") is not families.counters.labels("a", "y")
 
 
 def test_names_that_are_taken_are_refused():
@@ -64,7 +65,7 @@ def test_names_that_are_taken_are_refused():
 
 def test_a_value_beyond_all_bounds_is_counted():
     registry = CollectorRegistry()
-    Ours(registry).distributions.labels("a", "x").observe(1e9)
+    Ours(registry).histograms.labels("a", "x").observe(1e9)
     labels = {"controller": "a", "result": "x"}
     assert registry.get_sample_value("seconds_bucket", {**labels, "le": "2.5"}) == 0
     assert registry.get_sample_value("seconds_bucket", {**labels, "le": "+Inf"}) == 1
@@ -73,6 +74,6 @@ def test_a_value_beyond_all_bounds_is_counted():
 
 
 def test_distributions_do_not_share_their_counts():
-    first, second = Distribution(BOUNDS), Distribution(BOUNDS)
+    first, second = series.Histogram(BOUNDS), series.Histogram(BOUNDS)
     first.observe(1)
-    assert first._counts != second._counts
+    assert first._counters != second._counters

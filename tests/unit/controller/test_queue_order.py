@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.controller.queue.order import ReadyLine, Timetable
+from kapi.controller.queue.order import DelayedKeys, ReadyKeys
 
 
 def drain(line):
@@ -13,7 +13,7 @@ def drain(line):
 
 @given(st.lists(st.integers(-3, 3), max_size=40))
 def test_a_line_is_a_stable_sort_by_falling_priority(priorities):
-    line = ReadyLine()
+    line = ReadyKeys()
     for number, priority in enumerate(priorities):
         line.push(number, priority)
     assert drain(line) == sorted(range(len(priorities)), key=lambda number: -priorities[number])
@@ -21,7 +21,7 @@ def test_a_line_is_a_stable_sort_by_falling_priority(priorities):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100)), max_size=60))
 def test_raising_keys_leaves_no_empty_priorities_behind(raises):
-    line, known = ReadyLine(), {}
+    line, known = ReadyKeys(), {}
     for key, priority in raises:
         if key not in known:
             line.push(key, priority)
@@ -38,7 +38,7 @@ def test_raising_keys_leaves_no_empty_priorities_behind(raises):
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50), st.integers(-1, 1)), max_size=300), st.integers(0, 60))
 def test_a_timetable_gives_each_key_once_at_its_earliest_time_with_its_highest_priority(puts, now):
-    table = Timetable()
+    table = DelayedKeys()
     for key, due, priority in puts:
         table.put(key, float(due), priority)
     expected = {
@@ -54,14 +54,14 @@ def test_a_timetable_gives_each_key_once_at_its_earliest_time_with_its_highest_p
 
 
 def test_keys_need_no_order_of_their_own():
-    table = Timetable()
+    table = DelayedKeys()
     for key in (object(), 1, "a", None, (2, "b")):
         table.put(key, 1.0, 0)
     assert len(list(table.pop_due(1.0))) == 5
 
 
 def test_a_timetable_does_not_grow_when_keys_are_moved_forward():
-    table = Timetable()
+    table = DelayedKeys()
     for number in range(5000):
         table.put(number % 10, float(-number), 0)
     assert len(table._heap) <= 2 * 10 + 64

@@ -103,10 +103,10 @@ def test_warming_up_is_done_once_and_before_running():
     async def main():
         rig = Rig(Log())
         await rig.controller.warm_up()
-        with pytest.raises(RuntimeError, match="warm already"):
+        with pytest.raises(RuntimeError, match="was warmed up or run before"):
             await rig.controller.warm_up()
         async with rig.running():
-            with pytest.raises(RuntimeError, match="warm already"):
+            with pytest.raises(RuntimeError, match="was warmed up or run before"):
                 await rig.controller.warm_up()
 
     run(main())

@@ -32,7 +32,7 @@ _log = logging.getLogger("kapi.client")
 
 
 class Presented(NamedTuple):
-    """What one request carries: headers, and the TLS context its connection is made with. Never print it."""
+    """The credentials of one request: headers, and the TLS context of its connection. Never print it."""
 
     headers: tuple[tuple[str, str], ...]
     tls: ssl.SSLContext | None
@@ -43,7 +43,7 @@ class Presented(NamedTuple):
 
 
 class Credentials:
-    """What each request of one config carries to say who sends it.
+    """The credentials of a config, as each request presents them.
 
     A token or password in the config goes before a plugin, as with kubectl, and so does a certificate.
     """
@@ -60,14 +60,14 @@ class Credentials:
             self._plugin = ExecPlugin(config.exec, lambda: _cluster_info(config), clock=clock)
 
     async def present(self) -> Presented:
-        """What a request made now carries; a plugin may have to be asked for it."""
+        """Return the credentials of a request made now; may run an exec plugin."""
         given = await self._plugin.credentials() if self._plugin else None
         pair = (given.certificate, given.key) if given and given.certificate else None
         headers = (*self._authorization(given.token if given else ""), *self._impersonation)
         return Presented(headers, self._tls.context(pair), given)
 
     async def renew(self, refused: Presented) -> bool:
-        """The server did not accept what was presented: get it anew. Whether there is anything else to present now."""
+        """Renew credentials that the server did not accept; returns True if there are others to present now."""
         if self._plugin is not None and refused.given is not None:
             self._plugin.reject(refused.given)
         if self._token_file is not None:
@@ -102,7 +102,7 @@ class _TokenFile:
         self._state = None
 
     def token(self, otherwise: str) -> str:
-        """What the file has, or last had; `otherwise` when it never could be read."""
+        """Return the token in the file, or the one read last; `otherwise` if it could never be read."""
         state = _state_of(self._path)
         if state is None or state != self._state:
             try:
@@ -152,7 +152,7 @@ class _TLS:
 
 
 def _state_of(path: Path) -> object:
-    """Something that is another thing once a file was written or replaced; None when there is no file."""
+    """Return a value that changes when a file is written or replaced; None when there is no file."""
     try:
         state = path.stat()
     except OSError:
@@ -161,7 +161,7 @@ def _state_of(path: Path) -> object:
 
 
 def _has_own(config: ClientConfig) -> bool:
-    """Whether a config can say who we are without a plugin."""
+    """Return True if a config has credentials other than those of a plugin."""
     certificate = config.cert_file or config.cert_data
     return bool(config.token or config.token_file or config.username or config.password or certificate)
 

@@ -1,7 +1,7 @@
 """Credentials from a program: the exec plugins of kubeconfigs, by the protocol of `client.authentication.k8s.io`.
 
 The program is started directly, never through a shell, and is told about the request in `KUBERNETES_EXEC_INFO`. What it
-prints on standard output is an ExecCredential and is shown to nobody; what it prints on standard error goes to ours.
+prints on standard output is an ExecCredential and is never logged; what it prints on standard error goes to ours.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ExecConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """What a plugin may be told about the server the credentials are for."""
+    """The cluster that an exec plugin is told about."""
 
     server: str
     tls_server_name: str = ""
@@ -84,7 +84,7 @@ class ClusterInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluginCredentials:
-    """What a plugin gave: a token, a certificate with its key, or both. Two runs give two, equal or not."""
+    """The credentials a plugin printed: a token, a certificate with its key, or both. Compared by identity."""
 
     token: str = field(repr=False)
     certificate: bytes = field(repr=False)
@@ -137,7 +137,7 @@ class ExecPlugin:
 
     def _finished(self, task: asyncio.Task[PluginCredentials]) -> None:
         self._running = None
-        # Asking for the error marks it as seen, for the case that everybody has stopped waiting.
+        # Reading the exception marks it as retrieved, in case no caller waits any more.
         if not task.cancelled() and task.exception() is None:
             self._given = task.result()
 

@@ -1,4 +1,4 @@
-"""How requests travel: aiohttp, its connections, and our own errors for its.
+"""The HTTP transport: aiohttp, its connections, and our own errors for its.
 
 Nothing outside this module knows the HTTP library. It is imported when the first request is sent, because it is heavy
 and programs that only look at a config have no use for it.
@@ -35,7 +35,7 @@ _LAYERS: Final = 3
 
 
 class Reply:
-    """What a server answered. `content` is empty while the rest of the answer is still to be read as a stream."""
+    """A response. `content` is empty while the rest of the response is still to be read as a stream."""
 
     def __init__(self, response: aiohttp.ClientResponse, content: bytes, base: str) -> None:
         self.status = response.status
@@ -96,7 +96,7 @@ class HTTPTransport:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
-        # Those that were dropped let go of their sockets in the loop's next rounds, one for each layer.
+        # Connections that were aborted close their sockets in the loop's next iterations, one for each layer.
         for _ in range(_LAYERS):
             await asyncio.sleep(0)
 
@@ -110,7 +110,7 @@ class HTTPTransport:
         tls: ssl.SSLContext | None,
         whole: bool,
     ) -> Reply:
-        """One request, and what is answered: with its content if it is wanted `whole` or is no success."""
+        """Send one request and return the reply: with its content if `whole`, or if it is no success."""
         try:
             parsed = URL(url, encoded=True)
         except ValueError as error:
@@ -200,7 +200,7 @@ def _connect_error(base: str, error: aiohttp.ClientConnectorError) -> ConnectErr
 
 
 def _tls_trouble(host: str, error: BaseException) -> str:
-    """Why TLS did not come about, without OpenSSL's file names and line numbers."""
+    """Return why the TLS handshake failed, without OpenSSL's file names and line numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server at {host} could not be trusted: {error.verify_message}"
     reason = getattr(error, "reason", None) or str(error)

@@ -1,6 +1,6 @@
-"""What a `RESTClient` needs of whatever carries its requests: usually `transport`, over sockets.
+"""The interface between `RESTClient` and its transport, which is usually `httptransport`, over sockets.
 
-Within a process that has a server in it, something else may carry them straight to that server.
+A process with a server in it may use a transport that calls the server directly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Reply(Protocol):
-    """What a server answered. `content` is empty while the rest of the answer is still to be read as a stream."""
+    """A response. `content` is empty while the rest of the response is still to be read as a stream."""
 
     @property
     def status(self) -> int:
@@ -44,15 +44,15 @@ class Reply(Protocol):
         ...
 
     async def abort(self) -> None:
-        """Leave an answer that has not ended."""
+        """Drop a response that has not been read to its end."""
         ...
 
 
 class Transport(Protocol):
-    """Brings requests to one server. Failures are raised as `TransportError`; an answer is never one."""
+    """Sends requests to one server. Failures are raised as `TransportError`; a response is never one."""
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Close the connections."""
         ...
 
     async def send(
@@ -65,5 +65,5 @@ class Transport(Protocol):
         tls: ssl.SSLContext | None,
         whole: bool,
     ) -> Reply:
-        """One request, and what is answered: with its content if it is wanted `whole` or is no success."""
+        """Send one request and return the reply: with its content if `whole`, or if it is no success."""
         ...

@@ -1,4 +1,4 @@
-"""What requests tell Prometheus, under client-go's names: how many, how they ended, how long they took.
+"""Prometheus metrics of requests, under client-go's names: counts by result, and latencies.
 
 Each try counts, as in client-go, and one without an answer has the code `<error>`. Of a watch only the opening is
 measured. One set of families per registry.
@@ -44,11 +44,14 @@ class _Families:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.total = Counter(
-            "rest_client_requests", "Requests, by how they ended.", ("code", "method", "host"), registry=registry
+            "rest_client_requests",
+            "Requests, by status code, method and host.",
+            ("code", "method", "host"),
+            registry=registry,
         )
         self.seconds = Histogram(
             "rest_client_request_duration_seconds",
-            "How long requests take.",
+            "Request latency in seconds.",
             ("verb", "host"),
             buckets=_BUCKETS,
             registry=registry,

@@ -1,4 +1,4 @@
-"""Who follows the requests of a client: metrics and traces.
+"""Observers of the requests of a client: metrics and traces.
 
 An observer is told that a request is sent and how it ended, once for each try. It sees the method, the server and the
 path; never a body, never a query, never a header, and so nothing that is secret. It may add headers of its own. No I/O.
@@ -28,7 +28,7 @@ class Outgoing(NamedTuple):
 
 
 class Observer(Protocol):
-    """Somebody who follows requests. What it does must not fail and must not take long."""
+    """An observer of requests. Its methods must not fail and must not take long."""
 
     def begin(self, outgoing: Outgoing, headers: list[tuple[str, str]], /) -> Ended:
         """A request is about to be sent; what is put into `headers` is sent along."""
@@ -36,7 +36,7 @@ class Observer(Protocol):
 
 
 class Exchange:
-    """One try that is being followed; whoever sends it notes the status of the answer."""
+    """One observed try; its sender sets the status of the response."""
 
     status = 0
 
@@ -45,9 +45,9 @@ class Exchange:
 def following(
     observers: Iterable[Observer], method: str, url: str, headers: list[tuple[str, str]]
 ) -> Iterator[Exchange]:
-    """Let observers follow what is sent within; `headers` grows by those they add."""
+    """Tell observers about the request sent inside the context; they may add to `headers`."""
     parts = urlsplit(url)
-    # Whoever presents credentials in an address does so before the @.
+    # Credentials in an address come before the @.
     outgoing = Outgoing(method, parts.netloc.rpartition("@")[2], parts.path, "watch=true" in parts.query.split("&"))
     added: list[tuple[str, str]] = []
     ends = [observer.begin(outgoing, added) for observer in observers]

@@ -1,4 +1,4 @@
-"""Which proxy the way to a server leads through, as programs written in Go decide it.
+"""The proxy of a connection, chosen as programs written in Go choose it.
 
 A kubeconfig's `proxy-url` goes before everything. Without one `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` count (or the
 same in lower case), and this machine itself is never asked for through a proxy. Only environment variables are read.
@@ -50,7 +50,7 @@ def without_password(url: str) -> str:
 
 
 def names_a_host(url: str) -> bool:
-    """Whether an address has a host, and a port that is a number if it has one."""
+    """Return True if an address has a host, and a port that is a number if it has one."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0
@@ -83,7 +83,7 @@ def _address(text: str) -> _Address | None:
 
 
 def _matches(entry: str, host: str, port: int, address: _Address | None) -> bool:
-    """Whether one entry of NO_PROXY means a host: a network, an address or a domain, the last two with a port."""
+    """Return True if an entry of NO_PROXY matches a host: a network, or an address or domain with or without port."""
     if "/" in entry:
         try:
             return address is not None and address in ipaddress.ip_network(entry, strict=False)

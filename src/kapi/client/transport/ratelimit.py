@@ -1,4 +1,4 @@
-"""A limit on how often a client asks, so that one program cannot crowd out the others."""
+"""A rate limit on the requests of a client, so that one program cannot crowd out the others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class TokenBucket:
     """At most `burst` requests at once and `qps` a second over time.
 
-    Who comes first goes first, and nobody waits longer than those before them make necessary. Who gives up while
-    waiting has used up a turn all the same: that keeps the order simple, and the limit a limit.
+    First come, first served. A caller that is cancelled while it waits has used up a token all the same: that keeps the
+    order simple and the limit exact.
     """
 
     def __init__(self, qps: float, burst: int = 0, *, clock: Clock | None = None) -> None:

@@ -1,11 +1,11 @@
-"""A client for reconcilers: it reads from the caches that are there anyway, and still sees its own writes.
+"""The client for reconcilers: it reads from the informers' caches, and still sees its own writes.
 
-A cache is a little behind the server. A reconciler that writes and is called again at once would find the object as it
-was before, and do its work twice. So what was written through this client is remembered until the cache has it; until
-then that object is read from the server. Everything else comes from memory.
+A cache is a little behind the server. A reconciler that writes and is called again at once would read the object as it
+was before, and do its work twice. So writes through this client are remembered until the cache has them; until then
+that object is read from the server. Everything else is read from memory.
 
-Kinds nobody watches are read from the server, too, and so are namespaces nobody watches. A list of all namespaces is
-one of those that are watched: a program that is restricted to some is mostly not allowed to look any further.
+Kinds and namespaces that are not watched are read from the server. A list of all namespaces is a list of those that are
+watched: a program that is restricted to some is usually not allowed to read the others.
 
 Promise: a get after a write through the same client shows the object at least as new as the write left it. And a
 reconcile whose process has lost its lease meanwhile writes nothing through it.
@@ -54,7 +54,7 @@ class _Written(Generic[T]):
         return bool(self._revisions or self._deleted)
 
     def covers(self, namespace: str) -> bool:
-        """Whether the cache holds a namespace; the empty one is that of objects without."""
+        """Return True if the cache holds a namespace; the empty one is that of objects without."""
         return not self.namespaces or not namespace or namespace in self.namespaces
 
     def wrote(self, obj: Any) -> None:
@@ -63,7 +63,7 @@ class _Written(Generic[T]):
         if not self.covers(key.namespace):
             return
         revision = _number(resource_version_of(obj))
-        # What is there now is what counts, even if the deletion of its namesake has not been heard of yet.
+        # The current object counts, even if the deletion of one of the same name has not reached the cache yet.
         self._deleted.pop(key, None)
         if revision and not self._has(key, revision):
             self._revisions[key] = revision
@@ -73,7 +73,7 @@ class _Written(Generic[T]):
         self._deleted[key] = uid
 
     def is_behind(self, key: ObjectKey) -> bool:
-        """Whether the cache does not have what was written yet."""
+        """Return True if the cache does not have what was written yet."""
         cached = self.informer.indexer.get(key)
         if key in self._deleted:
             return cached is not None and (not self._deleted[key] or cached.uid == self._deleted[key])

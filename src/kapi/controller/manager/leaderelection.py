@@ -1,13 +1,12 @@
-"""Leader election on a Lease: of several processes that could act, one does.
+"""Leader election on a Lease: of several candidates, one is the leader.
 
-The leader writes its name and the time into the Lease every few seconds. Whoever sees the Lease unchanged for longer
-than it lasts, by its own clock, takes it over. Two clocks are never compared: only how long *I* have seen no change
-counts, so wrong clocks on other machines do no harm.
+The leader renews the Lease every few seconds. A candidate that sees the Lease unchanged for longer than its duration,
+by its own clock, acquires it. Clocks of different machines are never compared, so wrong ones do no harm.
 
-Promise: `run` ends its work (cancels it, and waits for it to be over) before the Lease can pass to another, as long as
-cancelling takes less than `lease_seconds - renew_seconds`. A process that was paused finds out when it is woken:
-`is_leading` compares the time of the last renewal with the clock, so that whoever asks before each write does not write
-in another's time. What a server cannot be made to check remains: the moment between asking and writing.
+Promise: `run` cancels its work, and waits for it to end, before another candidate can acquire the Lease, as long as
+cancelling takes less than `lease_seconds - renew_seconds`. A process that was paused notices when it resumes:
+`is_leading` compares the time of the last renewal with the clock, so that a caller that checks it before each write
+does not write after the lease expired. The moment between the check and the write remains.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ class Leases(Protocol):
         ...
 
     async def create(self, obj: Object) -> Object:
-        """Make it; AlreadyExists when another was quicker."""
+        """Create it; AlreadyExists when another candidate was quicker."""
         ...
 
     async def replace(self, obj: Object) -> Object:
-        """Change it; Conflict when another was quicker."""
+        """Update it; Conflict when another candidate was quicker."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Which Lease, and how patient everybody is. Between renewals there must be room for several attempts."""
+    """The Lease, the identity of the candidate, and the durations. Several attempts must fit between renewals."""
 
     name: str
     identity: str
@@ -94,19 +93,19 @@ class LeaderElector:
         """Show in a registry whether this candidate leads, under the name that dashboards of Kubernetes look for."""
         gauge = _gauges.get(registry)
         if gauge is None:
-            text = "Whether this process leads, by the name of the Lease: 1 for the leader, 0 for a candidate."
+            text = "1 if this process is the leader, by the name of the Lease, else 0."
             gauge = _gauges[registry] = Gauge("leader_election_master_status", text, ("name",), registry=registry)
         gauge.labels(self._election.name).set_function(lambda: float(self.is_leading))
 
     @property
     def is_leading(self) -> bool:
-        """Whether this candidate may act now: it holds the Lease, and its last renewal is not too long ago."""
+        """Return True if this candidate may act now: it holds the Lease, and its last renewal is not too long ago."""
         renewed = self._renewed_at
         return renewed is not None and self._clock.monotonic() - renewed < self._election.renew_seconds
 
     @property
     def why_lost(self) -> str:
-        """Why leadership ended, in words."""
+        """Return why leadership was lost."""
         if self.leader and self.leader != self._election.identity:
             return f"{self.leader} leads now"
         return "the lease was not renewed in time"
@@ -182,7 +181,7 @@ class LeaderElector:
             held = await self._attempt()
         except (ApiError, ClientError) as error:
             if not isinstance(error, AlreadyExists | Conflict):
-                _log.warning("the lease could not be written", lease=self._election.name, error=str(error))
+                _log.warning("acquiring or renewing the lease failed", lease=self._election.name, error=str(error))
             return False
         if held:
             # From before the request: the Lease lasts from when it was written, not from when we heard of it.
@@ -221,7 +220,7 @@ class LeaderElector:
         return bool(self._clock.monotonic() - self._seen_at >= lasts)
 
     def _spec(self, old: Object | None) -> Object:
-        """What the holder writes; the time of acquisition stays while the holder does."""
+        """Return the spec that the holder writes; acquireTime stays while the holder does."""
         now = self._clock.now().astimezone(dt.UTC).strftime(_MICROS)
         mine = old is not None and old.get("holderIdentity") == self._election.identity
         spec: Object = {
@@ -236,7 +235,7 @@ class LeaderElector:
         return spec
 
     async def _release(self) -> None:
-        """Let the next one in at once, instead of making it wait for the Lease to run out."""
+        """Release the Lease, so that the next candidate need not wait for it to expire."""
         try:
             async with asyncio.timeout(self._election.retry_seconds):
                 lease = await self._leases.get(self._election.name)
@@ -247,9 +246,7 @@ class LeaderElector:
                 free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
                 await self._leases.replace({**lease, "spec": {**spec, **free}})
         except (ApiError, ClientError, TimeoutError) as error:
-            _log.warning(
-                "the lease could not be released; it will run out", lease=self._election.name, error=str(error)
-            )
+            _log.warning("releasing the lease failed; it will expire", lease=self._election.name, error=str(error))
 
 
 _gauges: WeakKeyDictionary[CollectorRegistry, Gauge] = WeakKeyDictionary()

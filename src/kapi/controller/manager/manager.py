@@ -1,18 +1,19 @@
-"""The manager: everything an operator program runs, started in order and stopped in reverse.
+"""The manager: runs everything of an operator, started in order and stopped in reverse.
 
     async with Client.connect() as client:
         manager = Manager(client)
         manager.builder().for_(Network).complete(reconcile)
         await manager.run()
 
-Order: the pages about the process, the caches, what may run anywhere, then, once this process leads, the controllers.
-When it ends, controllers finish what they are at, the lease is released, and only then do caches and pages go.
+Order: metrics and probes, the caches, runnables without leader election, then, once this process is the leader, the
+controllers. At shutdown controllers finish their reconciles, the lease is released, and then caches, metrics and probes
+are stopped.
 
 Caches are filled whether this process leads or not, so one that takes over reads them from memory. With `warm_up` its
 controllers' queues are filled, too, before it even stands for election; still nothing is reconciled without the lease.
 
-A process that loses its lease must not go on: the manager stops what leads and raises `LeadershipLost`. Whoever
-supervises the process starts it again, as a candidate.
+A process that loses its lease must not continue: the manager stops the controllers and raises `LeadershipLost`. The
+supervisor of the process restarts it, as a candidate.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from kapi.controller.host import Runnable
 
 STOP_SECONDS: Final = 30.0
-"""How long what runs may take to come to its end before it is cancelled."""
+"""The graceful shutdown period, in seconds: runnables that have not ended by then are cancelled."""
 
 LEASES: Final = GroupVersionResource("coordination.k8s.io", "v1", "leases")
 EVENTS: Final = GroupVersionResource("events.k8s.io", "v1", "events")
@@ -65,17 +66,17 @@ _log = structlog.get_logger("kapi.controller")
 
 
 class LeadershipLost(Exception):
-    """This process led and does not any more; what it ran for that is over."""
+    """This process lost its lease; its controllers have been stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """That only one of several processes acts, and by which Lease they know."""
+    """The options of leader election."""
 
     name: str
     namespace: str
     identity: str = ""
-    """Who this process is; the host and the process number when not said."""
+    """The identity of this process; by default host name and process id."""
     lease_seconds: float = LEASE_SECONDS
     renew_seconds: float = RENEW_SECONDS
     retry_seconds: float = RETRY_SECONDS
@@ -143,13 +144,13 @@ class Manager:
         return self.live.mapper
 
     def builder(self) -> Builder:
-        """Begin to say what a controller of this manager is about."""
+        """Return a builder of a controller of this manager."""
         return builder(self)
 
     def add(self, runnable: Runnable, /) -> None:
-        """Run something with the rest; before `run`."""
+        """Add a runnable; before `run`."""
         if self._is_running:
-            raise RuntimeError(f"{runnable.name} comes too late: the manager runs already")
+            raise RuntimeError(f"{runnable.name} was added too late: the manager is running already")
         if isinstance(runnable, Measured):
             runnable.measure(self.registry)
         if isinstance(runnable, Controller):
@@ -160,7 +161,7 @@ class Manager:
         self._runnables.append(runnable)
 
     def recorder(self, controller: str) -> EventRecorder:
-        """Who tells people what a controller does: a name with a domain, such as `example.com/networks`."""
+        """Return the event recorder of a controller: a name with a domain, such as `example.com/networks`."""
         if controller not in self._recorders:
             events = DynamicClient(self.live.rest)
             self._recorders[controller] = EventRecorder(
@@ -169,13 +170,13 @@ class Manager:
         return self._recorders[controller]
 
     def add_check(self, name: str, check: Callable[[], str | None]) -> None:
-        """Have readiness depend on something: the text of what is wrong, or None."""
+        """Add a readiness check: a function that returns what is wrong, or None."""
         self._checks[name] = check
 
     # -- running ----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Come to an end; `run` returns when everything has."""
+        """Stop gracefully; `run` returns when everything has stopped."""
         self._stopping.set()
 
     async def run(self, *, signals: bool = True) -> None:
@@ -328,11 +329,11 @@ async def _warm_up(controllers: Sequence[Controller]) -> None:
 
 
 async def _together(runnables: Sequence[Runnable], stopping: asyncio.Event) -> None:
-    """Run some until they are to stop, or until the first fails; then let all come to their end, the last one first."""
+    """Run runnables until `stopping` is set or the first fails; then stop all gracefully, the last one first."""
     tasks = {asyncio.ensure_future(one.run()): one for one in runnables}
     told = asyncio.ensure_future(stopping.wait())
     try:
-        # The word to stop, or one that ends by itself: either is the end for all.
+        # A request to stop, or a runnable that ends by itself: either stops all.
         await asyncio.wait([told, *tasks], return_when=asyncio.FIRST_COMPLETED)
     finally:
         told.cancel()
@@ -347,7 +348,7 @@ async def _wind_down(tasks: dict[asyncio.Task[None], Runnable]) -> None:
         runnable.stop()
         done, _ = await asyncio.wait([task], timeout=STOP_SECONDS)
         if not done:
-            _log.warning("did not come to its end in time and is cancelled", name=runnable.name)
+            _log.warning(f"graceful shutdown timed out after {STOP_SECONDS:g} s; cancelling", name=runnable.name)
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 

@@ -1,6 +1,6 @@
-"""What controllers tell Prometheus, under the names that dashboards of Kubernetes controllers look for.
+"""Prometheus metrics of controllers, under the names of controller-runtime.
 
-One set of families per registry; the series of a controller are there, at zero, as soon as it is.
+One set of families per registry; the series of a controller exist, at zero, as soon as it does.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from kapi.controller.metrics.series import Families, counts, distributions, levels
+from kapi.controller.metrics.series import Families, counters, gauges, histograms
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kapi.controller.metrics.series import Count, Family, Level
+    from kapi.controller.metrics.series import Counter, Family, Gauge
 
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
@@ -28,22 +28,28 @@ class _Families(Families):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
-        self.total = self._counts("reconcile", "Reconciles, by how they ended.", "result")
-        self.errors = self._counts("reconcile_errors", "Reconciles that failed.")
-        self.terminal = self._counts("terminal_reconcile_errors", "Reconciles that failed for good.")
-        self.panics = self._counts("reconcile_panics", "Reconciles that failed through a mistake in the program.")
-        self.timeouts = self._counts("reconcile_timeouts", "Reconciles that took longer than they may.")
-        self.max_workers = self._levels("max_concurrent_reconciles", "Workers there are.")
-        self.active_workers = self._levels("active_workers", "Workers that have something to do.")
-        name, text = "controller_runtime_reconcile_time_seconds", "How long a reconcile takes."
-        self.seconds = self.add(distributions(name, text, ("controller",), _BUCKETS))
+        self.total = self._counters("reconcile", "Total number of reconciliations per controller, by result.", "result")
+        self.errors = self._counters("reconcile_errors", "Total number of reconciliation errors per controller.")
+        self.terminal = self._counters(
+            "terminal_reconcile_errors", "Total number of terminal reconciliation errors per controller."
+        )
+        self.panics = self._counters(
+            "reconcile_panics", "Total number of reconciliations that failed because of a bug in the reconciler."
+        )
+        self.timeouts = self._counters("reconcile_timeouts", "Total number of reconciliation time-outs per controller.")
+        self.max_workers = self._gauges(
+            "max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller."
+        )
+        self.active_workers = self._gauges("active_workers", "Number of workers that are reconciling, per controller.")
+        name, text = "controller_runtime_reconcile_time_seconds", "Duration of a reconcile, in seconds."
+        self.seconds = self.add(histograms(name, text, ("controller",), _BUCKETS))
         registry.register(self)
 
-    def _counts(self, name: str, text: str, *labels: str) -> Family[Count]:
-        return self.add(counts(f"controller_runtime_{name}", text, ("controller", *labels)))
+    def _counters(self, name: str, text: str, *labels: str) -> Family[Counter]:
+        return self.add(counters(f"controller_runtime_{name}", text, ("controller", *labels)))
 
-    def _levels(self, name: str, text: str) -> Family[Level]:
-        return self.add(levels(f"controller_runtime_{name}", text, ("controller",)))
+    def _gauges(self, name: str, text: str) -> Family[Gauge]:
+        return self.add(gauges(f"controller_runtime_{name}", text, ("controller",)))
 
 
 class ControllerMeter:

@@ -1,4 +1,4 @@
-"""What work queues tell Prometheus, under the names that dashboards of Kubernetes controllers look for.
+"""Prometheus metrics of work queues, under the names of client-go.
 
 Counters and histograms are fed as things happen. Depth, unfinished work and the longest running worker are read off the
 live queues when Prometheus asks, so they are exact, need no ticker, and add up when several queues have one name.
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client.core import GaugeMetricFamily
 
-from kapi.controller.metrics.series import Families, counts, distributions
+from kapi.controller.metrics.series import Families, counters, histograms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ _TOO_MANY_PRIORITIES = "exceeded_cardinality_limit"
 
 
 class Meter(Protocol[K_contra]):
-    """What a queue reports to."""
+    """The metrics of a queue."""
 
     def added(self, key: K_contra, priority: int) -> None:
         """A key became dirty."""
@@ -54,7 +54,7 @@ class Meter(Protocol[K_contra]):
 
 
 class NoMeter:
-    """For queues that nobody measures."""
+    """The metrics of a queue without a name or a registry: none."""
 
     def added(self, key: object, priority: int) -> None:
         """Nothing."""
@@ -129,13 +129,13 @@ class _Families(Families):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
-        self.adds = self.add(counts("workqueue_adds", "Keys added to the work queue.", _LABELS))
-        self.retries = self.add(counts("workqueue_retries", "Keys asked to come back later.", _LABELS))
-        waits = "How long a key waits until a worker takes it."
-        self.waits = self.add(distributions("workqueue_queue_duration_seconds", waits, _LABELS, _BUCKETS))
-        works = "How long the work on a key takes."
-        self.works = self.add(distributions("workqueue_work_duration_seconds", works, _LABELS, _BUCKETS))
-        # A queue that nobody holds any more takes its gauges with it.
+        self.adds = self.add(counters("workqueue_adds", "Keys added to the work queue.", _LABELS))
+        self.retries = self.add(counters("workqueue_retries", "Keys added again after a delay or a failure.", _LABELS))
+        waits = "Seconds a key waits in the queue until a worker takes it."
+        self.waits = self.add(histograms("workqueue_queue_duration_seconds", waits, _LABELS, _BUCKETS))
+        works = "Seconds a worker spends on a key."
+        self.works = self.add(histograms("workqueue_work_duration_seconds", works, _LABELS, _BUCKETS))
+        # The gauges of a queue are dropped with the queue.
         self.meters: WeakSet[QueueMeter[Any]] = WeakSet()
         registry.register(self)
 
@@ -164,7 +164,7 @@ class _Families(Families):
     @staticmethod
     def _gauges() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
         return (
-            GaugeMetricFamily("workqueue_depth", "Keys that need work.", labels=(*_LABELS, "priority")),
+            GaugeMetricFamily("workqueue_depth", "Keys in the queue.", labels=(*_LABELS, "priority")),
             GaugeMetricFamily(
                 "workqueue_unfinished_work_seconds",
                 "Seconds of work in progress, over all workers; grows as long as one is stuck.",
@@ -172,7 +172,7 @@ class _Families(Families):
             ),
             GaugeMetricFamily(
                 "workqueue_longest_running_processor_seconds",
-                "How long the longest running worker has had its key.",
+                "Seconds the longest running worker has had its key.",
                 labels=_LABELS,
             ),
         )

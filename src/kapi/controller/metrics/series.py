@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class Meter(Protocol):
-    """Something that stands at a value."""
+    """A metric with a value."""
 
     def report(self, metric: Any, labels: Sequence[str]) -> None:
-        """Add what it stands at to the metric of its family."""
+        """Add the current value to the metric of its family."""
         ...
 
 
 M = TypeVar("M", bound=Meter)
 
 
-class Count:
-    """Something that only grows."""
+class Counter:
+    """A value that only grows."""
 
     __slots__ = ("value",)
 
@@ -41,7 +41,7 @@ class Count:
         self.value = 0
 
     def inc(self) -> None:
-        """One more."""
+        """Add one."""
         self.value += 1
 
     def report(self, metric: Any, labels: Sequence[str]) -> None:
@@ -49,40 +49,40 @@ class Count:
         metric.add_metric(labels, self.value)
 
 
-class Level(Count):
-    """Something that rises and falls."""
+class Gauge(Counter):
+    """A value that rises and falls."""
 
     __slots__ = ()
 
     def dec(self) -> None:
-        """One less."""
+        """Subtract one."""
         self.value -= 1
 
     def set(self, value: int) -> None:
-        """So many."""
+        """Set the value."""
         self.value = value
 
 
-class Distribution:
-    """How often a value fell between which bounds; a bound belongs to what is below it."""
+class Histogram:
+    """Counts of values by bucket; a bound belongs to the bucket below it."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counters", "_sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         # One place more than there are bounds, for what is above all of them.
-        self._counts = [0] * (len(bounds) + 1)
+        self._counters = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
         """One more value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
+        self._counters[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def report(self, metric: Any, labels: Sequence[str]) -> None:
         """See `Meter`."""
         names = [*map(floatToGoString, self._bounds), "+Inf"]
-        metric.add_metric(labels, list(zip(names, accumulate(self._counts), strict=True)), self._sum)
+        metric.add_metric(labels, list(zip(names, accumulate(self._counters), strict=True)), self._sum)
 
 
 class Family(Generic[M]):
@@ -101,26 +101,26 @@ class Family(Generic[M]):
         return meter
 
     def collect(self) -> Metric:
-        """What all of them stand at. May be asked from another thread."""
+        """Return the metric with all values. May be called from another thread."""
         metric = self._metric()
         for values, meter in list(self._meters.items()):
             meter.report(metric, values)
         return metric
 
 
-def counts(name: str, text: str, labels: Sequence[str]) -> Family[Count]:
+def counters(name: str, text: str, labels: Sequence[str]) -> Family[Counter]:
     """A family of counters."""
-    return Family(lambda: CounterMetricFamily(name, text, labels=labels), Count)
+    return Family(lambda: CounterMetricFamily(name, text, labels=labels), Counter)
 
 
-def levels(name: str, text: str, labels: Sequence[str]) -> Family[Level]:
+def gauges(name: str, text: str, labels: Sequence[str]) -> Family[Gauge]:
     """A family of gauges."""
-    return Family(lambda: GaugeMetricFamily(name, text, labels=labels), Level)
+    return Family(lambda: GaugeMetricFamily(name, text, labels=labels), Gauge)
 
 
-def distributions(name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> Family[Distribution]:
+def histograms(name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> Family[Histogram]:
     """A family of histograms."""
-    return Family(lambda: HistogramMetricFamily(name, text, labels=labels), lambda: Distribution(bounds))
+    return Family(lambda: HistogramMetricFamily(name, text, labels=labels), lambda: Histogram(bounds))
 
 
 class Families(Collector):
@@ -130,12 +130,12 @@ class Families(Collector):
         self._all: list[Family[Any]] = []
 
     def add(self, family: Family[M]) -> Family[M]:
-        """One more."""
+        """Add one."""
         self._all.append(family)
         return family
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, as it stands."""
+        """Return every family with its values."""
         return [family.collect() for family in self._all]
 
     def describe(self) -> Iterable[Metric]:

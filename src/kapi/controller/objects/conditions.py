@@ -27,7 +27,7 @@ def find_condition(conditions: Sequence[C] | None, kind: str) -> C | None:
 
 
 def is_true(conditions: Sequence[Any] | None, kind: str) -> bool:
-    """Whether a condition is there and holds."""
+    """Return True if the status of a condition is True."""
     found = find_condition(conditions, kind)
     return found is not None and _get(found, "status") == TRUE
 
@@ -42,9 +42,9 @@ def set_condition(
     observed_generation: int | None = None,
     clock: Clock | None = None,
 ) -> bool:
-    """Say something about an aspect; whether that changed anything.
+    """Set a condition; returns True if that changed anything.
 
-    A new entry is of the kind the others in the list are, a dictionary if there are none.
+    A new entry is of the type of the others in the list, a dictionary if there are none.
     """
     text = status if isinstance(status, str) else TRUE if status else FALSE
     found = find_condition(conditions, kind)
@@ -64,7 +64,7 @@ def set_condition(
 
 
 def remove_condition(conditions: list[Any], kind: str) -> bool:
-    """Say nothing about an aspect any more; whether anything was said."""
+    """Remove a condition; returns True if there was one."""
     kept = [one for one in conditions if _get(one, "type") != kind]
     changed = len(kept) != len(conditions)
     conditions[:] = kept

@@ -1,4 +1,4 @@
-"""Finalizers: names on an object that keep it until whoever put them there has cleaned up.
+"""Finalizers: names in an object's metadata that delay its deletion until its controllers have cleaned up.
 
     if is_deleting(network):
         ...clean up...
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def has_finalizer(obj: AnyObject, name: str) -> bool:
-    """Whether the object is kept by this finalizer."""
+    """Return True if the object has this finalizer."""
     return name in finalizers_of(obj)
 
 
 def add_finalizer(obj: AnyObject, name: str) -> bool:
-    """Keep the object until `remove_finalizer`; whether that changed anything."""
+    """Add a finalizer; returns True if that changed anything."""
     if has_finalizer(obj, name):
         return False
     _store(obj, [*finalizers_of(obj), name])
@@ -33,7 +33,7 @@ def add_finalizer(obj: AnyObject, name: str) -> bool:
 
 
 def remove_finalizer(obj: AnyObject, name: str) -> bool:
-    """Let the object go; whether that changed anything."""
+    """Remove a finalizer; returns True if that changed anything."""
     if not has_finalizer(obj, name):
         return False
     _store(obj, [one for one in finalizers_of(obj) if one != name])

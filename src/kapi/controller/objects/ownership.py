@@ -1,4 +1,4 @@
-"""Owner references: how a controller says which objects are its own, and the collector learns what goes with what.
+"""Owner references: which objects belong to which, for controllers and for the garbage collector.
 
 Objects are dictionaries or instances of classes; they are changed in place. Nothing is sent anywhere.
 """
@@ -34,12 +34,12 @@ def set_controller_reference(owner: AnyObject, obj: AnyObject, *, block_owner_de
 
 
 def set_owner_reference(owner: AnyObject, obj: AnyObject, *, block_owner_deletion: bool = False) -> None:
-    """Make `owner` one of the owners of `obj`, beside others."""
+    """Make `owner` one of the owners of `obj`."""
     _set(owner, obj, controller=False, block=block_owner_deletion)
 
 
 def remove_owner_reference(owner: AnyObject, obj: AnyObject) -> bool:
-    """Let `obj` no longer belong to `owner`; whether it did."""
+    """Remove the reference from `obj` to `owner`; returns True if there was one."""
     uid = uid_of(owner)
     kept = [one for one in _raw(obj) if _uid(one) != uid]
     changed = len(kept) != len(_raw(obj))
@@ -49,13 +49,13 @@ def remove_owner_reference(owner: AnyObject, obj: AnyObject) -> bool:
 
 
 def is_controlled_by(obj: AnyObject, owner: AnyObject) -> bool:
-    """Whether `owner` is the controller of `obj`."""
+    """Return True if `owner` is the controller of `obj`."""
     current = controller_of(obj)
     return current is not None and current.uid == uid_of(owner)
 
 
 def is_owned_by(obj: AnyObject, owner: AnyObject) -> bool:
-    """Whether `owner` is one of the owners of `obj`."""
+    """Return True if `owner` is one of the owners of `obj`."""
     return any(one.uid == uid_of(owner) for one in owner_references_of(obj))
 
 
@@ -95,7 +95,7 @@ def _set(owner: AnyObject, obj: AnyObject, *, controller: bool, block: bool) -> 
 
 
 def _check_scope(owner: AnyObject, obj: AnyObject) -> None:
-    """The collector would take an object away whose owner it cannot find where it looks."""
+    """Raise ValueError for an owner in another namespace: the garbage collector would delete the object."""
     mine, theirs = namespace_of(obj), namespace_of(owner)
     if theirs and not mine:
         raise ValueError(f"{name_of(obj)} has no namespace; its owner {name_of(owner)}, in {theirs}, cannot own it")

@@ -1,4 +1,4 @@
-"""Create or change: an object is made when it is not there, and brought in line when it is.
+"""Create or update: an object is created when it does not exist, and changed when it differs.
 
     def wanted(settings: ConfigMap) -> None:
         settings.data = {"size": str(network.spec.size)}
@@ -6,7 +6,7 @@
     await create_or_update(manager.client, ConfigMap(metadata=ObjectMeta(name="a", namespace="default")), wanted)
 
 `mutate` is given the object as it is, or as it was given here when there is none, and changes it in place; it may be
-`async`. It is called again on a newer state each time somebody else was quicker, so it must not count its calls.
+`async`. It is called again on a newer state after each conflict, so it must not depend on the number of calls.
 
 Promises: nothing is written that would change nothing. What others wrote between the read and the write is not
 overwritten. When a function returns, `obj` is what the server holds; when it raises, `obj` is as it was.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct | Object)
 
 ATTEMPTS: Final = 10
-"""How often others may be quicker before the error is the caller's, who has a queue to try again with."""
+"""The number of conflicts after which the error is raised; the caller's queue then retries."""
 
 _PAUSE: Final = 0.01
 _MAX_PAUSE: Final = 0.5
@@ -55,7 +55,7 @@ _state = msgspec.json.Encoder(order="sorted").encode
 
 
 class Operation(Enum):
-    """What had to be done."""
+    """What `create_or_update` did."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -63,7 +63,7 @@ class Operation(Enum):
 
 
 class _Overtaken(Exception):
-    """What was read is not what is there any more; `error` is how the server said so."""
+    """The object changed after it was read; `error` is the server's."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(str(error))
@@ -97,7 +97,7 @@ async def _upsert(
     client: Client | CachedClient, obj: T, mutate: Callable[[T], Any], change: Change, attempts: int
 ) -> Operation:
     if not name_of(obj):
-        raise ValueError("the object has no name: nobody could tell whether it is there")
+        raise ValueError("the object has no name: metadata.name is needed to find it")
     for attempt in range(attempts):
         try:
             operation, answer = await _attempt(client, obj, mutate, change, is_first=attempt == 0)

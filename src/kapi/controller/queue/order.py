@@ -1,6 +1,6 @@
-"""The two orders of a work queue, as plain data: who is next (`ReadyLine`), and who comes back when (`Timetable`).
+"""The two orders of a work queue, as plain data: keys that are ready, and keys that are delayed.
 
-Apart from the queue because both are algebra: no clock, no event loop, no metrics. Both hold each key at most once, and
+Apart from the queue because both are pure: no clock, no event loop, no metrics. Both hold each key at most once, and
 their memory grows with the number of distinct keys held, never with the number of calls.
 """
 
@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 _SWEEP_FLOOR = 64
 
 
-class ReadyLine(Generic[K]):
+class ReadyKeys(Generic[K]):
     """Keys that wait for a worker: the highest priority first, and first come first served within one priority."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ReadyLine(Generic[K]):
         self._length += 1
 
     def pop(self) -> K:
-        """Take who is next; IndexError when nobody is."""
+        """Take the next key; IndexError when there is none."""
         priority = self._priorities[-1]
         level = self._levels[priority]
         key, _ = level.popitem(last=False)
@@ -54,7 +54,7 @@ class ReadyLine(Generic[K]):
         return key
 
     def move(self, key: K, old: int, new: int) -> None:
-        """Change the priority of a key; it goes behind those who have the new one already."""
+        """Change the priority of a key; it is put behind those that have the new one already."""
         level = self._levels[old]
         del level[key]
         self._length -= 1
@@ -67,7 +67,7 @@ class ReadyLine(Generic[K]):
         self._priorities.remove(priority)
 
 
-class Appointment(NamedTuple, Generic[K]):
+class DelayedKey(NamedTuple, Generic[K]):
     """A key and when it is due. `turn` breaks ties, first come first served, and makes keys need no order."""
 
     due: float
@@ -76,14 +76,14 @@ class Appointment(NamedTuple, Generic[K]):
     priority: int
 
 
-class Timetable(Generic[K]):
+class DelayedKeys(Generic[K]):
     """Keys that come back later. Asked for twice, a key keeps the earlier time and the higher priority."""
 
     def __init__(self) -> None:
         # What counts. The heap may also hold entries that were overtaken by an earlier one; they are known by not
         # being the one in here.
-        self._kept: dict[K, Appointment[K]] = {}
-        self._heap: list[Appointment[K]] = []
+        self._kept: dict[K, DelayedKey[K]] = {}
+        self._heap: list[DelayedKey[K]] = []
         self._turns = 0
 
     def __len__(self) -> int:
@@ -94,24 +94,24 @@ class Timetable(Generic[K]):
         known = self._kept.get(key)
         if known is None:
             self._turns += 1
-            self._enter(Appointment(due, self._turns, key, priority))
+            self._enter(DelayedKey(due, self._turns, key, priority))
         elif due < known.due or priority > known.priority:
-            self._enter(Appointment(min(due, known.due), known.turn, key, max(priority, known.priority)))
+            self._enter(DelayedKey(min(due, known.due), known.turn, key, max(priority, known.priority)))
 
     def next_due(self) -> float | None:
-        """When the next key is due; None when there is none."""
+        """Return the time at which the next key is due; None when there is none."""
         heap = self._heap
         while heap and self._kept.get(heap[0].key) is not heap[0]:
             heapq.heappop(heap)
         return heap[0].due if heap else None
 
-    def pop_due(self, now: float) -> Iterator[Appointment[K]]:
+    def pop_due(self, now: float) -> Iterator[DelayedKey[K]]:
         """Take the keys that are due, in the order of their times."""
         due = self.next_due()
         while due is not None and due <= now:
-            appointment = heapq.heappop(self._heap)
-            del self._kept[appointment.key]
-            yield appointment
+            entry = heapq.heappop(self._heap)
+            del self._kept[entry.key]
+            yield entry
             due = self.next_due()
 
     def clear(self) -> None:
@@ -119,9 +119,9 @@ class Timetable(Generic[K]):
         self._kept.clear()
         self._heap.clear()
 
-    def _enter(self, appointment: Appointment[K]) -> None:
-        self._kept[appointment.key] = appointment
-        heapq.heappush(self._heap, appointment)
+    def _enter(self, entry: DelayedKey[K]) -> None:
+        self._kept[entry.key] = entry
+        heapq.heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._kept) + _SWEEP_FLOOR:
             # A key that is moved forward again and again would otherwise leave an entry behind each time.
             self._heap = list(self._kept.values())

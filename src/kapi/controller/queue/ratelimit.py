@@ -1,4 +1,4 @@
-"""When a key that failed comes back: per key exponentially later, and all together not faster than a bucket allows.
+"""Rate limiters of failed keys: exponential back-off per key, and a token bucket over all keys.
 
 A rate limiter answers with a delay; the queue does the waiting. Pure arithmetic on a clock, so limiters can be combined
 and tested without a loop. Names and defaults are the ones Kubernetes controllers have.
@@ -34,7 +34,7 @@ class RateLimiter(Protocol[K_contra]):
         ...
 
     def num_requeues(self, key: K_contra) -> int:
-        """How many tries were counted since the key was last forgotten."""
+        """Return the number of retries since the key was last forgotten."""
         ...
 
 
@@ -59,7 +59,7 @@ class ItemExponential(Generic[K]):
         self._failures.pop(key, None)
 
     def num_requeues(self, key: K) -> int:
-        """How many tries were counted since the key was last forgotten."""
+        """Return the number of retries since the key was last forgotten."""
         return self._failures.get(key, 0)
 
 
@@ -115,5 +115,5 @@ class MaxOf(Generic[K]):
 
 
 def default_rate_limiter(*, clock: Clock | None = None) -> MaxOf[Hashable]:
-    """What controllers use unless told otherwise: 5 ms doubling to 1000 s per key, 10 per second in all after 100."""
+    """The default of controllers: 5 ms doubling to 1000 s per key, 10 per second in all after 100."""
     return MaxOf(ItemExponential(), Bucket(clock=clock))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kapi.base.clock import SystemClock
 from kapi.controller.metrics.queue import queue_meter
-from kapi.controller.queue.order import ReadyLine, Timetable
+from kapi.controller.queue.order import DelayedKeys, ReadyKeys
 from kapi.controller.queue.ratelimit import default_rate_limiter
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class WorkQueue(Generic[K]):
         # Keys that need work, with their priorities. Those that no worker has are in `_ready` too, and only those.
         self._dirty: dict[K, int] = {}
         self._processing: set[K] = set()
-        self._ready: ReadyLine[K] = ReadyLine()
+        self._ready: ReadyKeys[K] = ReadyKeys()
         self._workers: deque[asyncio.Future[None]] = deque()
         self._shutting_down = False
         # Set when a drain need not wait any longer.
@@ -68,7 +68,7 @@ class WorkQueue(Generic[K]):
         self._meter = queue_meter(registry, name, self._clock, self._dirty)
 
     def __len__(self) -> int:
-        """How many keys could be handed out now. For people to look at: it may be outdated at the next await."""
+        """Return the number of keys that are ready. For display only: it may be outdated at the next await."""
         return len(self._ready)
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def is_shutting_down(self) -> bool:
-        """Whether adds are ignored by now."""
+        """Return True if adds are ignored by now."""
         return self._shutting_down
 
     def add(self, key: K, *, priority: int = LIVE_PRIORITY) -> None:
@@ -161,7 +161,7 @@ class WorkQueue(Generic[K]):
             with suppress(ValueError):
                 self._workers.remove(worker)
             if len(self._ready) and not worker.cancelled():
-                # Woken for a key and cancelled before it could take it: somebody else has to be woken for it.
+                # Woken for a key and cancelled before it could take it: another worker has to be woken for it.
                 self._wake_worker()
             raise
 
@@ -177,14 +177,14 @@ class DelayingQueue(WorkQueue[K]):
     """A work queue that can also add a key later.
 
     One timer for all keys. A key asked for twice comes at the earlier time, with the higher priority. An `add` in
-    between does not cancel the later one: whoever asked to be woken at a time is woken at that time or sooner after.
+    between does not cancel the delayed one: a key is handed out at its time or soon after, even if it was before.
     """
 
     def __init__(
         self, name: str = "", *, clock: Clock | None = None, registry: CollectorRegistry | None = None
     ) -> None:
         super().__init__(name, clock=clock, registry=registry)
-        self._later: Timetable[K] = Timetable()
+        self._later: DelayedKeys[K] = DelayedKeys()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
 
@@ -217,8 +217,8 @@ class DelayingQueue(WorkQueue[K]):
 
     def _add_due(self) -> None:
         self._timer = None
-        for appointment in self._later.pop_due(self._clock.monotonic() + _TIMER_SLACK):
-            self.add(appointment.key, priority=appointment.priority)
+        for entry in self._later.pop_due(self._clock.monotonic() + _TIMER_SLACK):
+            self.add(entry.key, priority=entry.priority)
         self._set_timer()
 
 
@@ -245,5 +245,5 @@ class RateLimitingQueue(DelayingQueue[K]):
         self._limiter.forget(key)
 
     def num_requeues(self, key: K) -> int:
-        """How many tries were counted since the key was last forgotten."""
+        """Return the number of retries since the key was last forgotten."""
         return self._limiter.num_requeues(key)

@@ -1,8 +1,8 @@
 """Webhooks of an operator as plain functions: validating, mutating, conversion.
 
-In reading order: `server` is what a program uses, `admission` and `conversion` are what functions are asked and may
-answer, `certificates` and `injection` make API servers trust the server; `review` and `diff` are the wire; `metrics` is
-what Prometheus hears.
+In reading order: `server` serves the webhooks, `admission` and `conversion` are the requests and responses of
+functions, `certificates` and `injection` make API servers trust the server; `review` and `diff` are the wire format;
+`metrics` are the Prometheus metrics.
 """
 
 from kapi.controller.webhook.admission import AdmissionRequest, Allowed, Denied, UserInfo

@@ -1,8 +1,8 @@
-"""Admission webhooks: what a function is asked, what it can say, and the AdmissionReview both travel in.
+"""Admission webhooks: the requests and responses of functions, and the AdmissionReview on the wire.
 
-A function says no by raising: `Denied`, or any `ApiError`, whose Status the caller then sees. Whatever else it raises
-is a mistake of ours: the caller reads that the webhook failed and no more, the log has the rest. Only version v1 of the
-review is spoken.
+A function denies a request by raising `Denied`, or any `ApiError`, whose Status the caller then gets. Any other error
+is a bug: the caller is told that the webhook failed and no more, the log has the rest. Only admission.k8s.io/v1 is
+supported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = structlog.get_logger("kapi.controller")
 
 
 class UserInfo(NamedTuple):
-    """Who asked the API server."""
+    """The user who sent the request to the API server."""
 
     username: str = ""
     uid: str = ""
@@ -49,15 +49,15 @@ class UserInfo(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """Yes, with something to say. A function that returns nothing says yes, too."""
+    """The request is allowed, with warnings. A function that returns None allows it, too."""
 
     warnings: Sequence[str] = ()
-    """For the person at the other end; kubectl prints them. Short ones."""
+    """Warnings for the user; kubectl prints them. Keep them short."""
     audit_annotations: Mapping[str, str] = {}
 
 
 class Denied(Exception):
-    """No. `message` is what the person at the other end reads; `code` is an HTTP status of 400 to 599."""
+    """The request is denied. `message` is shown to the user; `code` is an HTTP status of 400 to 599."""
 
     def __init__(self, message: str, *, code: int = 403, reason: str = "", warnings: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest(Generic[T]):
-    """What somebody wants to do to an object, before it is done.
+    """The request of an AdmissionReview.
 
     `object` is what would be stored; there is none for DELETE. `old_object` is what is stored; there is none for
     CREATE. `kind` and `resource` are what the webhook is registered for, `request_kind` and `request_resource` what the
@@ -98,7 +98,7 @@ class AdmissionRequest(Generic[T]):
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
-        """Tell the person at the other end something, whatever the verdict."""
+        """Add a warning to the response, whether the request is allowed or not."""
         self.warnings.append(text)
 
     @property
@@ -125,7 +125,7 @@ class Review(Protocol):
 def validating(function: Validator[T], cls: type[T] | None) -> Review:
     """The reviews of a validating webhook."""
 
-    async def judge(request: AdmissionRequest[T], raw: Object) -> Object:
+    async def validate(request: AdmissionRequest[T], raw: Object) -> Object:
         verdict = await _result(function(request))
         if verdict is None:
             return {}
@@ -134,7 +134,7 @@ def validating(function: Validator[T], cls: type[T] | None) -> Review:
         request.warnings.extend(verdict.warnings)
         return {"auditAnnotations": dict(verdict.audit_annotations)} if verdict.audit_annotations else {}
 
-    return _reviews(judge, cls)
+    return _reviews(validate, cls)
 
 
 def mutating(function: Mutator[T], cls: type[T] | None) -> Review:

@@ -1,8 +1,8 @@
 """The certificate a webhook server shows, and the authority that API servers are told to trust for it.
 
-`SelfSigned` is its own authority; `Mounted` reads what somebody else keeps in a directory, such as a Secret that a
-certificate manager renews. Several processes behind one Service must share one authority: give them the same
-directory, or mount the same Secret.
+`SelfSigned` is its own authority; `Mounted` reads a directory that another program writes, such as a mounted Secret
+that cert-manager renews. Several processes behind one Service must share one authority: give them the same directory,
+or mount the same Secret.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class SelfSigned:
 
 
 class Mounted:
-    """`tls.crt`, `tls.key` and `ca.crt` in a directory that somebody else writes: the names a TLS Secret has."""
+    """`tls.crt`, `tls.key` and `ca.crt` in a directory, as of a mounted Secret of type kubernetes.io/tls."""
 
     def __init__(self, directory: pathlib.Path | str) -> None:
         self._directory = pathlib.Path(directory)
         self.files = KeyPair(self._directory / "tls.crt", self._directory / "tls.key")
 
     def ensure(self) -> None:
-        """Nothing to do: whoever writes the files renews them."""
+        """Do nothing: the program that writes the files renews them."""
 
     def ca_bundle(self) -> str:
         """What is in `ca.crt`."""

@@ -41,7 +41,7 @@ _log = structlog.get_logger("kapi.controller")
 
 
 class ConversionFailed(ValueError):
-    """An object cannot be converted; the text says why, to whoever asked for it."""
+    """An object cannot be converted; the message is returned to the caller."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What changed between two JSON documents: as a JSON patch (RFC 6902), and as changes carried over to a third.
+"""Differences of JSON documents: as a JSON patch (RFC 6902), and as changes carried over to a third document.
 
 A patch has `add`, `remove` and `replace` only and takes the first document exactly to the second. Lists are compared
 from both ends, and what is left in the middle place by place: linear, and never wrong, though not always shortest.
@@ -59,7 +59,7 @@ def _diff_lists(before: list[Any], after: list[Any], path: str, operations: list
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: true is not 1, and 1.0 is."""
+    """Return True if two values are the same JSON: true is not 1, and 1.0 is."""
     if isinstance(one, dict):
         if not isinstance(other, dict) or one.keys() != other.keys():
             return False
@@ -74,9 +74,9 @@ def same(one: Any, other: Any) -> bool:
 def carried_over(original: Any, before: Any, after: Any) -> Any:
     """`original` with what changed from `before` to `after`.
 
-    `before` is the original as somebody saw it who may not have seen all of it. What they did not see stays; what they
-    changed is as they left it. Items of a list are known again by being equal, by their place when none came or went,
-    and by their `name`. Nothing is changed in place.
+    `before` is the original as decoded into a class that may lack some fields. Fields that it lacks are kept; fields
+    that changed have their new values. Items of a list are matched by equality, by their place when none was added or
+    removed, and by their `name`. Nothing is changed in place.
     """
     if same(before, after):
         return original
@@ -103,7 +103,7 @@ def _carried_items(original: list[Any], before: list[Any], after: list[Any]) -> 
 
 
 def _identity(item: Any) -> str | bytes:
-    """What an item is known by: its name, or else all of it."""
+    """Return the identity of an item: its name, or else all of it."""
     name = item.get("name") if isinstance(item, dict) else None
     return name if isinstance(name, str) else _canonical(item)
 

@@ -1,4 +1,4 @@
-"""Telling API servers whom to trust: the `caBundle` of webhook configurations and of definitions with conversion.
+"""CA injection: the `caBundle` of webhook configurations and of definitions with conversion webhooks.
 
 Only the bundle is changed, and only where it differs; what others change at the same time is not lost.
 """

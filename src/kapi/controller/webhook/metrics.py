@@ -1,7 +1,7 @@
-"""What webhooks tell Prometheus, under the names that dashboards of Kubernetes controllers look for.
+"""Prometheus metrics of webhooks, under the names of controller-runtime.
 
-The series of a webhook, which is a path, are there at zero as soon as it is. Paths that nobody serves are not counted:
-callers could make up any number of them. One set of families per registry.
+The series of a webhook, which is a path, exist at zero as soon as it does. Unknown paths are not counted: callers could
+make up any number of them. One set of families per registry.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WebhookMeter:
 
     @contextlib.contextmanager
     def call(self, path: str) -> Iterator[Call]:
-        """A call of a webhook; whoever answers it notes the status."""
+        """Count a call of a webhook; the code that answers it sets the status."""
         families, call = self._families, Call()
         started = time.perf_counter()
         families.in_flight.labels(path).inc()
@@ -60,12 +60,14 @@ class _Families:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         prefix = "controller_runtime_webhook"
-        self.total = Counter(
-            f"{prefix}_requests", "Calls, by how they were answered.", ("webhook", "code"), registry=registry
-        )
-        self.in_flight = Gauge(f"{prefix}_requests_in_flight", "Calls under way.", ("webhook",), registry=registry)
+        self.total = Counter(f"{prefix}_requests", "Calls, by status code.", ("webhook", "code"), registry=registry)
+        self.in_flight = Gauge(f"{prefix}_requests_in_flight", "Calls in progress.", ("webhook",), registry=registry)
         self.seconds = Histogram(
-            f"{prefix}_latency_seconds", "How long calls take.", ("webhook",), buckets=_BUCKETS, registry=registry
+            f"{prefix}_latency_seconds",
+            "Latency of calls in seconds.",
+            ("webhook",),
+            buckets=_BUCKETS,
+            registry=registry,
         )
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class MalformedReview(ValueError):
-    """What was sent is no review of the kind that is answered here."""
+    """The body is no review of the expected version and kind."""
 
 
 def request_of(review: Any, api_version: str, kind: str) -> Object:

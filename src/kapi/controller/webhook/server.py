@@ -52,7 +52,7 @@ H = TypeVar("H")
 REFRESH_SECONDS: Final = 60.0
 """How often certificates are looked at."""
 STOP_SECONDS: Final = 10.0
-"""How long calls under way may take when the server stops."""
+"""The graceful shutdown period, in seconds."""
 
 _log = structlog.get_logger("kapi.controller")
 
@@ -171,7 +171,7 @@ class WebhookServer:
                     _log.exception("the certificate could not be renewed; the old one stays")
 
     def stop(self) -> None:
-        """Come to an end: calls under way are answered, then `run` returns."""
+        """Stop gracefully: calls in progress are answered, then `run` returns."""
         self._stopping.set()
 
     async def wait_started(self) -> None:
@@ -179,7 +179,7 @@ class WebhookServer:
         await self._started.wait()
 
     def ca_bundle(self) -> str:
-        """What API servers need in order to trust this server."""
+        """Return the CA bundle of this server."""
         return self.certificates.ca_bundle()
 
     def _certificate(self) -> bytes:
