@@ -165,6 +165,56 @@ async def test_cve_2016_1905_each_phase_runs_once_for_a_write(api, plugin, case)
     ]
 
 
+CONNECTIONS = {
+    "exec": (
+        f"{PODS}/{NAME}/exec?command=sh&command=-c&container=c&stdin=true&tty=false",
+        {"kind": "PodExecOptions", "stdin": True, "container": "c", "command": ["sh", "-c"]}
+        | {"stdout": True, "stderr": True},
+    ),
+    "attach": (
+        f"{PODS}/{NAME}/attach?tty=1",
+        {"kind": "PodAttachOptions", "tty": True, "stdout": True, "stderr": True},
+    ),
+    "portforward": (f"{PODS}/{NAME}/portforward?ports=80", {"kind": "PodPortForwardOptions", "ports": [80]}),
+    "pod proxy": (f"{PODS}/{NAME}/proxy/a/b", {"kind": "PodProxyOptions", "path": "a/b"}),
+    "service proxy": (f"{NS}/default/services/{NAME}/proxy", {"kind": "ServiceProxyOptions"}),
+    "node proxy": (f"/api/v1/nodes/{NAME}/proxy/metrics", {"kind": "NodeProxyOptions", "path": "metrics"}),
+}
+
+
+@pytest.mark.parametrize("case", cases(CONNECTIONS))
+@with_plugin
+async def test_connections_pass_admission_before_they_are_answered(api, plugin, case):
+    path, options = case
+    await api.made(PODS, pod(NAME))
+    for phase in ("mutate", "validate"):
+        plugin.calls.clear()
+        plugin.refusing = phase
+        assert (await api.request("GET", path)).status == 403
+        assert [(one, write.operation) for one, write, _, _ in plugin.calls][-1] == (phase, "CONNECT")
+    plugin.calls.clear()
+    plugin.refusing = False
+    answer = await api.request("GET", path)
+    assert answer.status == (501 if "/pods/" in path else 404)
+    for _, write, obj, old in plugin.calls:
+        assert (obj, old) == ({"apiVersion": "v1", **options}, None)
+        assert (write.kind.kind, write.name) == (options["kind"], NAME)
+        assert (
+            write.subresource == path.partition("?")[0].removesuffix("/a/b").removesuffix("/metrics").rpartition("/")[2]
+        )
+
+
+@with_plugin
+async def test_delete_shows_mutating_admission_the_stored_object(api, plugin):
+    stored = await api.made(DEPLOY, deployment(NAME))
+    for path in (DEPLOYMENT, DEPLOY):
+        plugin.calls.clear()
+        assert (await api.delete(path, dryRun="All")).status == 200
+        shown = [(phase, write.operation, write.name, obj, old) for phase, write, obj, old in plugin.calls]
+        assert shown == [(phase, "DELETE", NAME, None, stored) for phase in ("mutate", "validate")]
+        assert all(write.dry_run for _, write, _, _ in plugin.calls)
+
+
 # -- CVE-2021-25735
 
 

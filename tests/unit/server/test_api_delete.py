@@ -312,6 +312,48 @@ async def test_unscheduled_pod_goes_at_once(api):
     assert (await api.get(f"{PODS}/p")).status == 404
 
 
+@pytest.mark.parametrize("state", ["unscheduled", "running", "finished"])
+@served
+async def test_watchers_of_a_pod_that_is_deleted_at_once_see_the_mark_before_the_deletion(api, state):
+    made = await api.made(PODS, pod("p")) if state == "unscheduled" else await _scheduled(api)
+    if state == "finished":
+        made = (await api.put(f"{PODS}/p/status", {**made, "status": {"phase": "Succeeded"}})).json
+    watch = await api.watch(PODS, resourceVersion=api.revision)
+    query = {"gracePeriodSeconds": 0} if state == "running" else {}
+    answer = await api.delete(f"{PODS}/p", **query)
+    marked, deleted = await watch.take(2)
+    assert (marked["type"], deleted["type"]) == ("MODIFIED", "DELETED")
+    metadata = marked["object"]["metadata"]
+    assert (metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"]) == (NOW, 0)
+    assert metadata["generation"] == made["metadata"]["generation"] + 1
+    last = deleted["object"]["metadata"]
+    assert int(last["resourceVersion"]) == int(metadata["resourceVersion"]) + 1
+    assert {**last, "resourceVersion": ""} == {**metadata, "resourceVersion": ""}
+    assert answer.json == deleted["object"]
+
+
+@served
+async def test_pod_that_is_marked_is_deleted_though_the_request_was_cancelled(api):
+    await api.made(PODS, pod("p"))
+    storage, marked = api.catalog.storage, asyncio.Event()
+    put = storage.put
+
+    async def slow(*arguments):
+        revision = await put(*arguments)
+        marked.set()
+        await asyncio.sleep(1)
+        return revision
+
+    storage.put = slow
+    request = asyncio.ensure_future(api.delete(f"{PODS}/p"))
+    await marked.wait()
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+    assert (await api.get(f"{PODS}/p")).status == 200
+    await asyncio.sleep(2)
+    assert (await api.get(f"{PODS}/p")).status == 404
+
+
 @served
 async def test_running_pod_is_given_its_grace(api):
     await _scheduled(api, terminationGracePeriodSeconds=40)

@@ -3,7 +3,7 @@
 import pytest
 
 from api_client import APPLY, JSON_PATCH, served
-from custom_kinds import WIDGETS, defined, definition, widget
+from custom_kinds import GROUP, INTEGER, WIDGETS, defined, definition, record, version, widget
 
 W = f"{WIDGETS}/w"
 
@@ -86,3 +86,25 @@ async def test_a_status_update_says_which_state_it_has_seen_too(api):
     assert (await api.put(f"{W}/status", {**first, "status": {"ready": True}})).status == 409
     assert (await api.put(f"{WIDGETS}/x/status", {**first, "metadata": {"name": "x"}})).status == 404
     assert (await api.get(f"{W}/status")).json == (await api.get(W)).json
+
+
+NEVER_SEEN = {**record(observedGeneration=INTEGER), "default": {"observedGeneration": -1}}
+
+
+@pytest.mark.parametrize("storage", ["v1", "v2"])
+@served
+async def test_default_of_the_status_shows_wherever_the_object_does(api, storage):
+    root = record(spec=record(size=INTEGER), status=NEVER_SEEN)
+    parts = {"root": root, "subresources": {"status": {}}}
+    await defined(api, definition(versions=[version(name, storage=name == storage, **parts) for name in ("v1", "v2")]))
+    watch = await api.watch(WIDGETS, resourceVersion=api.revision)
+    dry = await api.post(WIDGETS, widget(spec={"size": 1}), dryRun="All")
+    made = await stored(api, widget(spec={"size": 1}, status={"observedGeneration": 7}))
+    patched = await api.patch(W, {"spec": {"size": 2}})
+    cleared = await api.patch(f"{W}/status", {"status": None})
+    listed = (await api.get(WIDGETS))["items"]
+    events = await watch.take(2)
+    other = await api.get(W.replace("/v1/", "/v2/"))
+    shown = [dry, made, patched, cleared, await api.get(W), *listed, *(one["object"] for one in events), other]
+    assert [one["status"] for one in shown] == [{"observedGeneration": -1}] * len(shown)
+    assert other["apiVersion"] == f"{GROUP}/v2"

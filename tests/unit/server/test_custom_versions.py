@@ -332,3 +332,64 @@ async def test_deleting_a_definition_deletes_what_is_stored_in_any_version(api):
     assert (await api.get(WIDGET_CRD)).status == 404
     assert not len(api.catalog.hub.cache("/registry/example.com/widgets/"))
     assert (await api.get(CRDS)).names == []
+
+
+# -- managers of versions that lack a field ---------------------------------------------------------------------------
+
+OLD = record(size=INTEGER)
+NEWER = record(size=INTEGER, colour=STRING)
+UNDECLARED = ".spec.colour: field not declared in schema"
+
+
+async def grown(api):
+    """A kind whose v2 has a field that v1 lacks, with an object that a manager applied at v1."""
+    versions = [version("v1", OLD), version("v2", NEWER, storage=True)]
+    await defined(api, definition(versions=versions))
+    applied = await api.patch(f"{V1}/w", at("v1", spec={"size": 1}), APPLY, fieldManager="a")
+    assert applied.status == 201, applied
+
+
+async def apply_newer(api, manager, **spec):
+    return await api.patch(f"{V2}/w", at("v2", spec=spec), APPLY, fieldManager=manager, force="true")
+
+
+@served
+async def test_apply_of_a_field_that_the_version_of_another_manager_lacks_is_refused(api):
+    await grown(api)
+    answer = await apply_newer(api, "b", colour="red")
+    assert (answer.status, answer.message) == (500, f"failed to convert new object: {UNDECLARED}")
+    assert "reason" not in answer.json
+    assert (await apply_newer(api, "b", size=1)).status == 200
+
+
+@served
+async def test_apply_of_a_field_that_ones_own_last_version_lacks_is_refused(api):
+    await grown(api)
+    answer = await apply_newer(api, "a", size=1, colour="red")
+    why = "failed to prune fields: failed to convert merged object to last applied version"
+    assert (answer.status, answer.message) == (500, f"{why}: {UNDECLARED}")
+    # At the new version with the old fields first, as in Kubernetes.
+    assert (await apply_newer(api, "a", size=1)).status == 200
+    assert (await apply_newer(api, "a", size=1, colour="red")).status == 200
+
+
+@served
+async def test_update_of_a_field_that_the_version_of_a_manager_lacks_drops_the_managed_fields(api):
+    await grown(api)
+    patched = await api.patch(f"{V2}/w", {"spec": {"colour": "green"}}, fieldManager="x")
+    assert (patched.status, patched["spec"]) == (200, {"size": 1, "colour": "green"})
+    assert "managedFields" not in patched.metadata
+    applied = await apply_newer(api, "b", size=1)
+    assert [entry["manager"] for entry in applied.metadata["managedFields"]] == ["b", "before-first-apply"]
+
+
+@served
+async def test_apply_to_an_object_that_does_not_fit_the_version_of_a_manager_is_refused(api):
+    await grown(api)
+    obj = (await api.get(f"{V2}/w")).json
+    obj["spec"]["colour"] = "red"
+    store = api.catalog.find(GROUP, "v2", "widgets").stored
+    item = store.get("default", "w")
+    await store.put(item.key, obj, item.revision)
+    answer = await apply_newer(api, "b", size=2)
+    assert (answer.status, answer.message) == (500, UNDECLARED)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kapi.api.ownership import fieldset
 from kapi.api.ownership.fieldset import LEAF, FieldSet
 from kapi.api.ownership.merge import SAME, compare, merge, remove
-from kapi.api.ownership.shape import ensure_named, field_set, reconcile
+from kapi.api.ownership.shape import ensure_named, field_set, problems, reconcile
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -73,6 +73,14 @@ class Claim(NamedTuple):
 
 
 Claims = dict[Owner, Claim]
+
+
+class ConversionFailed(Exception):
+    """An object does not fit the schema of another version that a manager owns fields at.
+
+    A custom object that got a field which an older version does not have is such a one. The text says what does not fit,
+    and which step needed it there, as kube-apiserver says it.
+    """
 
 
 class FieldConflicts(Exception):
@@ -175,16 +183,21 @@ class Ownership:
             return claims
         result: Claims = {}
         for who, claim in claims.items():
-            placed = self._at(live, claim.api_version)
+            placed = self._at(live, claim.api_version, "")
             fields = reconcile(placed[0], claim.fields) if placed else claim.fields
             result[who] = claim if fields is claim.fields else claim._replace(fields=fieldset.ordered(fields))
         return result
 
-    def _at(self, obj: Object, api_version: str) -> tuple[Shape, Object] | None:
-        """An object, of whatever version it is, at a version."""
+    def _at(self, obj: Object, api_version: str, step: str) -> tuple[Shape, Object] | None:
+        """An object, of whatever version it is, at a version; ConversionFailed where it does not fit there."""
         if api_version == self.api_version and obj.get("apiVersion", api_version) == api_version:
             return self.shape, obj
-        return self._at_version(obj, api_version) if self._at_version else None
+        placed = self._at_version(obj, api_version) if self._at_version else None
+        if placed is not None and not self.has_fixed_schema:
+            wrong = problems(*placed, repeats=True)
+            if wrong:
+                raise ConversionFailed(f"{step}{listed(wrong)}")
+        return placed
 
     def _compare(self, old: Object, new: Object) -> Comparison:
         comparison = compare(self.shape, without_identity(old), without_identity(new))
@@ -221,7 +234,8 @@ class Ownership:
         """The change as another version shows it."""
         if self._at_version is None:
             return SAME
-        before, after = self._at_version(old, api_version), self._at_version(new, api_version)
+        before = self._at(old, api_version, "failed to convert old object: ")
+        after = self._at(new, api_version, "failed to convert new object: ")
         if before is None or after is None:
             return None
         comparison = compare(before[0], without_identity(before[1]), without_identity(after[1]))
@@ -231,7 +245,8 @@ class Ownership:
 
     def _prune(self, merged: Object, claims: Claims, last: Claim) -> Object:
         """The merged object without what was applied last time, is not applied now, and nobody else claims."""
-        placed = self._at(merged, last.api_version)
+        failed = "failed to prune fields: failed "
+        placed = self._at(merged, last.api_version, f"{failed}to convert merged object to last applied version: ")
         if placed is None:
             return merged
         shape, whole = placed
@@ -246,22 +261,30 @@ class Ownership:
         # The version of the claim comes first: conversion may need fields that only this puts back.
         for version, owned in managed.items():
             pruned = self._with_owned(whole, pruned, version, owned)
-        placed = self._at(pruned, last.api_version)
+        step = f"{failed}add back dangling items: failed to convert pruned object to last applied version: "
+        placed = self._at(pruned, last.api_version, step)
         if placed is None:
             return merged
         # Only what the owner had applied may go; whatever else is missing now comes back.
         removed = fieldset.intersection(_difference(shape, whole, placed[1]), gone)
-        result = self._at(_removed(shape, whole, removed), self.api_version)
+        result = self._at(_removed(shape, whole, removed), self.api_version, "failed to prune fields: ")
         return result[1] if result else merged
 
     def _with_owned(self, whole: Object, pruned: Object, api_version: str, owned: FieldSet) -> Object:
         """Put back what somebody claims at a version."""
-        full, part = self._at(whole, api_version), self._at(pruned, api_version)
+        step = "failed to prune fields: failed add back owned items: failed to convert {} object at version {}: "
+        full = self._at(whole, api_version, step.format("merged", api_version))
+        part = self._at(pruned, api_version, step.format("pruned", api_version))
         if full is None or part is None:
             return pruned
         shape, obj = full
         removed = fieldset.difference(_difference(shape, obj, part[1]), ensure_named(shape, owned))
         return _removed(shape, obj, removed)
+
+
+def listed(wrong: list[str]) -> str:
+    """Several problems of an object as one text."""
+    return wrong[0] if len(wrong) == 1 else "\n  ".join(("errors:", *wrong))
 
 
 def _removed(shape: Shape, obj: Object, fields: FieldSet) -> Object:

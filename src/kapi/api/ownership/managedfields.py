@@ -25,9 +25,11 @@ from kapi.api.ownership.apply import (
     UPDATE,
     Claim,
     Claims,
+    ConversionFailed,
     FieldConflicts,
     Owner,
     Ownership,
+    listed,
     without_identity,
 )
 from kapi.api.ownership.fieldset import LEAF
@@ -248,6 +250,9 @@ class FieldManager:
             return encode(capped(self._claimed(live or {}, new, claims, manager, now)))
         except InvalidValue:
             return encode(claims)
+        except ConversionFailed:
+            # kube-apiserver drops what it can no longer maintain; the next apply begins a new record.
+            return None
 
     def _fits(self, obj: Object) -> bool:
         """Whether an object has the shape of its schema. Objects of kinds whose schema never changes were decoded."""
@@ -274,19 +279,22 @@ class FieldManager:
         A new object whose outer dictionary and metadata may be changed; deeper parts are shared with the arguments.
         Nulls of the configuration are in it. Raises `Conflict` when it would change what others own, `BadRequest`
         for a configuration of another kind or with managedFields, and `PlainError` for one that breaks the schema, or
-        when the object itself does.
+        when the object itself does, be it that of an older version at which a manager owns fields.
         """
         self._check(config)
         current = live or {}
         if not self._ownership.has_fixed_schema:
             wrong = problems(self._ownership.shape, current, repeats=True)
             if wrong:
-                raise PlainError(f"failed to create typed live object ({_place(current)}): {_listed(wrong)}")
+                raise PlainError(f"failed to create typed live object ({_place(current)}): {listed(wrong)}")
         before = (current.get("metadata") or {}).get("managedFields")
         claims = stored(before)
         if not claims and live is not None:
             claims = capped(self._claimed({}, live, claims, BEFORE_FIRST_APPLY, now))
-        merged, new_claims = self._merge(current, config, claims, manager, force=force)
+        try:
+            merged, new_claims = self._merge(current, config, claims, manager, force=force)
+        except ConversionFailed as failure:
+            raise PlainError(str(failure)) from None
         owner = self._applier(manager)
         if merged is not current and owner in new_claims:
             new_claims[owner] = new_claims[owner]._replace(time=format_time(now))
@@ -327,11 +335,7 @@ class FieldManager:
             raise BadRequest("metadata.managedFields must be nil")
         wrong = problems(self._ownership.shape, config)
         if wrong:
-            raise PlainError(f"failed to create typed patch object ({_place(config)}): {_listed(wrong)}")
-
-
-def _listed(wrong: list[str]) -> str:
-    return wrong[0] if len(wrong) == 1 else "\n  ".join(("errors:", *wrong))
+            raise PlainError(f"failed to create typed patch object ({_place(config)}): {listed(wrong)}")
 
 
 def _place(obj: Object) -> str:
