@@ -8,13 +8,14 @@ from kapi.registry import deletion
 from kapi.registry.markeddeletion import MarkedDeletionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kapi.api.meta import Object
     from kapi.registry.deletion import DeleteOptions
     from kapi.registry.encoding import HubObject
     from kapi.registry.request import Write
     from kapi.registry.store import ReadyItem
+    from kapi.storage.interface import Operation
 
 
 class NamespaceStore(MarkedDeletionStore):
@@ -30,14 +31,14 @@ class NamespaceStore(MarkedDeletionStore):
         self.populating: set[str] = set()
         """The names of namespaces that are being created, or exist, and are not populated yet."""
 
-    async def put(self, key: str, obj: HubObject, expected: int) -> ReadyItem:
+    async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
         """Commit a namespace; a new one has what every namespace has when this returns."""
         if expected or self.populate is None:
-            return await super().put(key, obj, expected)
+            return await super().put(key, obj, expected, companions)
         name = obj["metadata"]["name"]
         self.populating.add(name)
         try:
-            item = await super().put(key, obj, expected)
+            item = await super().put(key, obj, expected, companions)
             await self.populate(name)
         finally:
             self.populating.discard(name)

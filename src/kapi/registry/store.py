@@ -18,11 +18,12 @@ from kapi.cache.watcher import Watcher
 from kapi.codec.limits import OBJECT_BYTES
 from kapi.registry.encoding import HubObject, decode, draft, encode, head_of, owners_of
 from kapi.registry.updatescope import StatusScope, UpdateScope
+from kapi.storage.interface import Delete, Put
 from kapi.storage.keys import object_key, resource_prefix
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.cache.watchcache import CacheHub
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
     from kapi.schema.builtin.typed import ObjectSchema
-    from kapi.storage.interface import Entry, Storage
+    from kapi.storage.interface import Entry, Operation, Storage
 
 ReadyItem = NewType("ReadyItem", Item)
 """An item that its store can show without waiting: nothing is left to be converted by a webhook."""
@@ -187,24 +188,29 @@ class Store:
 
     # -- committing -------------------------------------------------------------------------------------------------
 
-    async def put(self, key: str, obj: HubObject, expected: int) -> ReadyItem:
-        """Commit an object as it is; RevisionMismatch when the key is not at `expected`."""
-        return await self._put(key, cast("StoredObject", obj), expected)
+    async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
+        """Commit an object as it is, with what belongs to it; RevisionMismatch when a key is not at its revision."""
+        return await self._put(key, cast("StoredObject", obj), expected, companions)
 
-    async def _put(self, key: str, obj: StoredObject, expected: int) -> ReadyItem:
+    async def _put(self, key: str, obj: StoredObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
         value = draft(obj)
         if len(value.before) + len(value.after) > OBJECT_BYTES:
             raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
         selection = self._selection(obj)
-        revision = await self.storage.put(key, value, expected, selection)
+        if companions:
+            revision = await self.storage.commit((Put(key, value, expected, selection), *companions))
+        else:
+            revision = await self.storage.put(key, value, expected, selection)
         # The cache has taken the write in before we hear of it, unless a later one has replaced it already.
         item = self.cache.get(key)
         if item is None or item.revision != revision:
             item = self.cache.item(key, value.render(revision), revision, selection)
         return ReadyItem(item)
 
-    async def remove(self, item: Item) -> int:
+    async def remove(self, item: Item, companions: Sequence[Operation] = ()) -> int:
         """Commit the removal of an item and return its revision; RevisionMismatch when it is not the latest."""
+        if companions:
+            return await self.storage.commit((Delete(item.key, item.revision), *companions))
         return await self.storage.delete(item.key, item.revision)
 
     async def unchanged(self, item: ReadyItem) -> ReadyItem:

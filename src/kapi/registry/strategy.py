@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from kapi.api import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.request import Write
+    from kapi.storage.interface import Operation
 
 
 class Lookup(Protocol):
@@ -39,10 +40,15 @@ class Lookup(Protocol):
 
 
 class Companions(NamedTuple):
-    """What goes together with the commit of an object."""
+    """What is committed together with an object, in one revision, or not at all."""
 
-    done: Callable[[bool], None]
-    """Called once with the outcome of the commit, even if the request no longer waits for it."""
+    operations: Sequence[Operation] = ()
+    """Writes and checks of further keys, each with the revision it expects; after a mismatch the hook decides again."""
+    done: Callable[[bool], None] | None = None
+    """Called once with the outcome of the commit, even if the request no longer waits for it.
+
+    For what a kind still holds in memory, as Services do their addresses; what `operations` write needs no such call.
+    """
 
 
 class Strategy:

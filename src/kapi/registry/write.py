@@ -530,7 +530,7 @@ async def _commit(write: Write, key: str, obj: HubObject, expected: int) -> Read
     companions = store.strategy.commit_with(write, obj, write.old)
     if companions is None:
         return await store.put(key, obj, expected)
-    return await _followed(store.put(key, obj, expected), companions.done)
+    return await _followed(store.put(key, obj, expected, companions.operations), companions.done)
 
 
 async def _remove(write: Write, item: ReadyItem, old: HubObject) -> Written:
@@ -540,12 +540,14 @@ async def _remove(write: Write, item: ReadyItem, old: HubObject) -> Written:
     if companions is None:
         revision = await store.remove(item)
     else:
-        revision = await _followed(store.remove(item), companions.done)
+        revision = await _followed(store.remove(item, companions.operations), companions.done)
     return Written(ReadyItem(item.at(revision)), deleted=True)
 
 
-async def _followed(commit: Coroutine[Any, Any, T], done: Callable[[bool], None]) -> T:
-    """Commit, and say whether it went through, even if the request is cancelled while the commit is on its way."""
+async def _followed(commit: Coroutine[Any, Any, T], done: Callable[[bool], None] | None) -> T:
+    """Commit, and report the outcome, even if the request is cancelled while the commit is on its way."""
+    if done is None:
+        return await commit
     task = asyncio.ensure_future(commit)
     task.add_done_callback(lambda ended: done(not ended.cancelled() and ended.exception() is None))
     return await asyncio.shield(task)

@@ -46,7 +46,7 @@ class Bench:
     def _commit_with(self, write, obj, old):
         if obj is not None:
             return None
-        return Companions(lambda committed: self.removed.append(old["metadata"]["name"]))
+        return Companions(done=lambda committed: self.removed.append(old["metadata"]["name"]))
 
     async def start(self, *finalizers):
         await self.store.hub.load()

@@ -11,9 +11,11 @@ from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainErr
 from kapi.api.fielderror import invalid
 from kapi.registry import write as writepath
 from kapi.registry.deletion import DeleteOptions
+from kapi.registry.encoding import draft
 from kapi.registry.request import Write, WriteOptions
 from kapi.registry.strategy import Companions, Strategy
 from kapi.registry.write import Body
+from kapi.storage.interface import Check, Put, RevisionMismatch
 from virtual_time import LoopClock, run
 
 
@@ -58,7 +60,7 @@ class Recording(Strategy):
 
     def commit_with(self, write, obj, old):
         self.calls.append("commit" if obj is not None else "remove")
-        return Companions(self.released.append)
+        return Companions(done=self.released.append)
 
 
 class Plugin:
@@ -338,7 +340,7 @@ async def test_companions_hear_of_a_deletion_though_its_request_was_cancelled(be
 
     bench.storage.delete = slow_delete
     outcomes = []
-    bench.strategy.commit_with = lambda write, obj, old: Companions(lambda ok: (outcomes.append(ok), heard.set()))
+    bench.strategy.commit_with = lambda write, obj, old: Companions(done=lambda ok: (outcomes.append(ok), heard.set()))
     request = asyncio.ensure_future(bench.delete())
     await reached.wait()
     request.cancel()
@@ -402,3 +404,54 @@ async def test_delete_shows_admission_the_object_as_stored_and_again_after_a_los
 
 async def _nothing():
     return None
+
+
+COUNTER = "/registry/core/counters/ns/c"
+
+
+class Counting(Strategy):
+    """Gives every object a number, from a record that is committed in the same revision."""
+
+    def __init__(self):
+        self.seen = None
+        self.asked = 0
+
+    def commit_with(self, write, obj, old):
+        self.asked += 1
+        at = self.seen
+        if obj is None:
+            return Companions([Check(COUNTER, at)])
+        obj["data"] = {"number": str(at)}
+        return Companions(
+            [Put(COUNTER, draft({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}}), at)]
+        )
+
+
+def test_companions_are_committed_in_the_same_revision_or_the_strategy_decides_again():
+    run(_committed_with_companions(Bench(Counting())))
+
+
+async def _committed_with_companions(bench):
+    bench.strategy.seen = 0
+    await bench.store.hub.load()
+    written = await bench.create()
+    assert (await bench.storage.get(COUNTER)).revision == written.item.revision
+    # Another server has used the record since: the first attempt is lost, and nothing of it is written.
+    bench.strategy.seen = 0
+    commit = bench.storage.commit
+
+    async def learning(operations):
+        try:
+            return await commit(operations)
+        except RevisionMismatch as lost:
+            bench.strategy.seen = lost.actual
+            raise
+
+    bench.storage.commit = learning
+    for change in (bench.create("b"), bench.update(lambda obj: obj.update(data={}), "b"), bench.delete("b")):
+        bench.strategy.asked, bench.strategy.seen = 0, 0
+        before = bench.storage.revision
+        await change
+        assert bench.strategy.asked == 2
+        assert bench.storage.revision == before + 1
+    assert bench.store.find("ns", "b") is None

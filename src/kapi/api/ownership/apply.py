@@ -78,8 +78,8 @@ Claims = dict[Owner, Claim]
 class ConversionFailed(Exception):
     """An object does not fit the schema of another version that a manager owns fields at.
 
-    A custom object that got a field which an older version does not have is such a one. The text says what does not fit,
-    and which step needed it there, as kube-apiserver says it.
+    That is a custom object with a field that an older version does not declare. The text says what does not fit, and
+    which step converted it, as kube-apiserver does.
     """
 
 

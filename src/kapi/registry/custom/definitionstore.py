@@ -9,7 +9,7 @@ from kapi.registry.kinds.apiextensions.conditions import begin_deletion
 from kapi.registry.markeddeletion import MarkedDeletionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Item
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kapi.registry.encoding import HubObject
     from kapi.registry.request import Write
     from kapi.registry.store import ReadyItem
+    from kapi.storage.interface import Operation
 
 T = TypeVar("T")
 
@@ -39,13 +40,13 @@ class DefinitionStore(MarkedDeletionStore):
         """The finalizer that keeps it until its instances are gone, and a word about what comes."""
         begin_deletion(obj, write.now)
 
-    async def put(self, key: str, obj: HubObject, expected: int) -> ReadyItem:
+    async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
         """Commit a definition while none of its objects is."""
-        return await self._alone(obj["metadata"]["name"], super().put(key, obj, expected))
+        return await self._alone(obj["metadata"]["name"], super().put(key, obj, expected, companions))
 
-    async def remove(self, item: Item) -> int:
+    async def remove(self, item: Item, companions: Sequence[Operation] = ()) -> int:
         """Remove a definition while none of its objects is written."""
-        return await self._alone(item.name, super().remove(item))
+        return await self._alone(item.name, super().remove(item, companions))
 
     async def _alone(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         gate = self.gate_of(name)

@@ -24,7 +24,7 @@ from kapi.registry.encoding import HubObject, StoredObject, copy_of, decode, enc
 from kapi.registry.store import ReadyItem, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kapi.api.meta import Object
     from kapi.cache.watcher import Encoder, Outlet, Watcher
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kapi.registry.custom.strategy import CustomStrategy
     from kapi.registry.request import Write
     from kapi.schema.customschema import CustomSchema
+    from kapi.storage.interface import Operation
 
 MOST_FORMS = 8
 """How many forms of one object are remembered; beyond that the oldest, perhaps of a former schema, is dropped."""
@@ -263,13 +264,13 @@ class CustomStore(Store):
         await self._prepare((restored,))
         return restored
 
-    async def put(self, key: str, obj: HubObject, expected: int) -> ReadyItem:
+    async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
         """Commit an object in the storage version; the item returned can be shown in this one."""
         stored = StoredObject(obj) if self.api_version == self.storage_version else await self._to_storage(copy_of(obj))
         await self._wait_for_definition()
         if not expected:
             self.check_creation(obj["metadata"]["name"])
-        item = await self._put(key, stored, expected)
+        item = await self._put(key, stored, expected, companions)
         if self.converter is None or self.api_version == self.storage_version:
             return item
         if self._lacks_status(stored):
