@@ -132,7 +132,7 @@ class ApprovalStrategy(CertificateSigningRequestStrategy):
 def _request_errors(obj: Object, old: Object | None) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors: list[FieldError] = []
-    complaint = _pem_complaint(spec.get("request", ""))
+    complaint = _pem_complaint(spec.get("request") or "")
     if complaint:
         errors.append(invalid("spec.request", spec.get("request"), complaint))
     errors += _usage_errors(spec.get("usages") or [])
@@ -247,8 +247,8 @@ def _keep_conditions(conditions: list[dict[str, Any]], stored: list[dict[str, An
 def _stamp_conditions(write: Write, conditions: list[dict[str, Any]], stored: list[dict[str, Any]]) -> None:
     now = format_time(write.now)
     for condition in conditions:
-        condition.setdefault("lastUpdateTime", now)
-        if "lastTransitionTime" in condition:
+        condition["lastUpdateTime"] = condition.get("lastUpdateTime") or now
+        if condition.get("lastTransitionTime"):
             continue
         same_state = (
             before.get("lastTransitionTime")

@@ -211,7 +211,8 @@ class PriorityLevelConfigurationStrategy(Strategy):
         if "limited" not in spec:
             return
         limited = spec["limited"]
-        limited.setdefault("nominalConcurrencyShares", 30)
+        if limited.get("nominalConcurrencyShares") is None:
+            limited["nominalConcurrencyShares"] = 30
         limited.setdefault("lendablePercent", 0)
         queuing = (limited.get("limitResponse") or {}).get("queuing")
         if queuing is not None:
@@ -253,7 +254,7 @@ def _level_errors(spec: dict[str, Any], kind: str) -> list[FieldError]:
 
 def _share_errors(path: str, part: dict[str, Any]) -> list[FieldError]:
     errors: list[FieldError] = []
-    shares, lendable = part.get("nominalConcurrencyShares", 0), part.get("lendablePercent", 0)
+    shares, lendable = part.get("nominalConcurrencyShares") or 0, part.get("lendablePercent", 0)
     if shares < 0:
         errors.append(invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer"))
     return errors + fieldrules.each(f"{path}.lendablePercent", lendable, names.in_range(lendable, 0, 100))

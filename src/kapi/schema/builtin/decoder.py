@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kapi.schema.builtin import definitions as builtin
 from kapi.schema.builtin import scalars
 from kapi.schema.builtin.scalars import TypeMismatch
+from kapi.schema.builtin.zerovalues import zero_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -111,6 +112,9 @@ def _struct(name: str) -> Container:
     embedded = {key: node.embedded for key, node in properties.items() if node.embedded}
     full_name = ".".join(name.rsplit(".", 2)[-2:])
     short = name.rpartition(".")[2]
+    zeros = zero_values(name)
+    plain_zeros = tuple((key, zero.value) for key, zero in zeros.items() if not zero.struct)
+    empty_structs = tuple((key, zero.struct) for key, zero in zeros.items() if zero.struct)
 
     def coerce(obj: Any) -> Paths:  # noqa: PLR0912 - the hot loop: calls per field would double its time
         if type(obj) is not dict:
@@ -147,9 +151,22 @@ def _struct(name: str) -> Container:
             raise
         for key in gone:
             del obj[key]
+        for key, zero in plain_zeros:
+            if key not in obj:
+                obj[key] = zero
+        for key, struct in empty_structs:
+            if key not in obj:
+                obj[key] = empty_struct(struct)
         return unknown
 
     return coerce
+
+
+def empty_struct(name: str) -> dict[str, Any]:
+    """Return an empty value of a definition, with the fields that are always written."""
+    obj: dict[str, Any] = {}
+    structs[name](obj)
+    return obj
 
 
 def _report(unknown: Paths, prefix: str, below: Iterable[str]) -> Paths:

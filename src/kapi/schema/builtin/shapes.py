@@ -23,7 +23,7 @@ from kapi.api.ownership.shape import (
     Shape,
 )
 from kapi.schema.builtin import definitions as builtin
-from kapi.schema.builtin import mergekeys as merging
+from kapi.schema.builtin.zerovalues import zero_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kapi.schema.builtin.definitions import Node
 
 _ZEROES: Final = {"string": "", "integer": 0, "number": 0, "boolean": False}
-_ALWAYS_STRUCTS: Final = frozenset({"metadata", "spec", "status"})
 
 _KEY_DEFAULTS: Final = {
     ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
@@ -40,51 +39,6 @@ _KEY_DEFAULTS: Final = {
     ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
 }
 """What an item is without a key that it need not have. Keys it must have are empty then, of whatever type they are."""
-
-_PRESENT: Final = """\
-api.apps.v1.DaemonSetSpec updateStrategy
-api.apps.v1.DeploymentSpec strategy
-api.apps.v1.ReplicaSetSpec template
-api.apps.v1.StatefulSetSpec updateStrategy
-api.authentication.v1.SelfSubjectReviewStatus userInfo
-api.authentication.v1.TokenReviewStatus user
-api.core.v1.Container resources
-api.core.v1.ContainerStateRunning startedAt
-api.core.v1.ContainerStateTerminated finishedAt startedAt
-api.core.v1.ContainerStatus lastState state
-api.core.v1.EphemeralContainer resources
-api.core.v1.Event eventTime firstTimestamp lastTimestamp source
-api.core.v1.EventSeries lastObservedTime
-api.core.v1.NodeDaemonEndpoints kubeletEndpoint
-api.core.v1.NodeStatus daemonEndpoints nodeInfo
-api.core.v1.PersistentVolumeClaimSpec resources
-api.core.v1.PodTemplate template
-api.core.v1.ServiceStatus loadBalancer
-api.discovery.v1.Endpoint conditions
-api.events.v1.Event deprecatedFirstTimestamp deprecatedLastTimestamp deprecatedSource regarding
-api.flowcontrol.v1.LimitedPriorityLevelConfiguration limitResponse
-api.networking.v1.IngressServiceBackend port
-api.networking.v1.IngressStatus loadBalancer
-api.networking.v1.NetworkPolicySpec podSelector
-api.resource.v1.AllocatedDeviceStatus conditions
-api.resource.v1.AllocationResult devices
-api.resource.v1.ResourceClaimSpec devices
-api.storage.v1.VolumeError time
-apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus acceptedNames conditions
-"""
-"""Fields that need not be set and are there all the same, by definition, without the common `io.k8s.` prefix."""
-
-_ABSENT: Final = frozenset(
-    {
-        ("io.k8s.api.networking.v1.IPAddressSpec", "parentRef"),
-        ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources", "status"),
-    }
-)
-"""Fields that look as if they were always there and are not."""
-
-_TIMES: Final = frozenset({builtin.TIME, builtin.MICRO_TIME})
-_NULL_STRUCTS: Final = frozenset({"selector", "secretRef"})
-"""Required structs that are null, not empty, when nobody set them."""
 
 
 @functools.cache
@@ -118,30 +72,9 @@ def _struct(definition: str, *, atomic: bool) -> Shape:
 
 
 def _fields(definition: str) -> tuple[Mapping[str, Field], Mapping[str, Any]]:
-    node = builtin.definition(definition)
-    optional = _present().get(definition, ())
-    fields: dict[str, Field] = {}
-    present: dict[str, Any] = {}
-    for name, below in node.properties.items():
-        fields[name] = (f"f:{name}", _shape(below))
-        if _is_present(definition, name, below, named=name in node.required or name in optional):
-            present[name] = {} if merging.is_struct(below) and name not in _NULL_STRUCTS else None
-    return fields, present
-
-
-def _is_present(definition: str, name: str, below: Node, *, named: bool) -> bool:
-    """Whether a field is there even when nobody set it; `named` says that it is required, or in the table."""
-    if below.ref in _TIMES:
-        return named or definition.endswith("Condition")
-    if merging.is_struct(below):
-        return (named or name in _ALWAYS_STRUCTS) and (definition, name) not in _ABSENT
-    return named and below.type in ("array", "object")
-
-
-@functools.cache
-def _present() -> dict[str, list[str]]:
-    lines = (line.split() for line in _PRESENT.splitlines())
-    return {f"io.k8s.{definition}": names for definition, *names in lines}
+    properties = builtin.definition(definition).properties
+    fields = {name: (f"f:{name}", _shape(node)) for name, node in properties.items()}
+    return fields, {name: zero.value for name, zero in zero_values(definition).items()}
 
 
 def _list(node: Node) -> Shape:

@@ -45,7 +45,7 @@ def default_job_spec(spec: Spec) -> None:
 def default_job_template_parts(spec: Spec) -> None:
     """Defaults of the parts of a Job's spec that a CronJob shares with it: the pod template and its failure rules."""
     default_template(spec)
-    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+    for rule in spec.get("podFailurePolicy", {}).get("rules") or ():
         for pattern in rule.get("onPodConditions", ()):
             if not pattern.get("status"):
                 pattern["status"] = "True"

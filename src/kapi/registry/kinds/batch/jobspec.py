@@ -131,7 +131,7 @@ def _shown(choices: tuple[str, ...]) -> str:
 
 
 def _check_failure_policy(errors: Errors, path: str, spec: Spec) -> None:
-    rules = spec["podFailurePolicy"].get("rules", [])
+    rules = spec["podFailurePolicy"].get("rules") or []
     if len(rules) > _MAX_FAILURE_RULES:
         errors.append(fielderror.too_many(path, len(rules), _MAX_FAILURE_RULES))
     pod = spec.get("template", {}).get("spec", {})
@@ -163,7 +163,7 @@ def _check_action(errors: Errors, path: str, action: str, spec: Spec) -> None:
 
 
 def _check_exit_codes(errors: Errors, path: str, codes: Spec, containers: set[Any]) -> None:
-    operator, values = codes.get("operator", ""), codes.get("values", [])
+    operator, values = codes.get("operator", ""), codes.get("values") or []
     if not operator:
         errors.append(fielderror.required(f"{path}.operator", _shown(("In", "NotIn"))))
     elif operator not in {"In", "NotIn"}:
@@ -204,7 +204,7 @@ def _check_conditions(errors: Errors, path: str, patterns: list[Spec]) -> None:
 
 
 def _check_success_policy(errors: Errors, path: str, spec: Spec) -> None:
-    rules, completions = spec["successPolicy"].get("rules", []), spec.get("completions", 0)
+    rules, completions = spec["successPolicy"].get("rules") or [], spec.get("completions", 0)
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
         errors.append(fielderror.required(path, detail))

@@ -33,7 +33,7 @@ def _is_known_source(source: dict[str, Any] | None) -> bool:
     if source is None:
         return True
     known = {"PersistentVolumeClaim": "", "VolumeSnapshot": "snapshot.storage.k8s.io"}
-    return bool(known.get(source.get("kind", "")) == source.get("apiGroup", ""))
+    return bool(known.get(source.get("kind", "")) == (source.get("apiGroup") or ""))
 
 
 class PersistentVolumeClaimStrategy(Strategy):

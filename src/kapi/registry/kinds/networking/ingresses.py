@@ -146,7 +146,7 @@ def _backend_errors(path: str, backend: dict[str, Any]) -> list[FieldError]:
 
 def _reference_errors(path: str, reference: dict[str, Any]) -> list[FieldError]:
     errors: list[FieldError] = []
-    if "apiGroup" in reference:
+    if reference.get("apiGroup") is not None:
         errors += fieldrules.dns_subdomain(f"{path}.apiGroup", reference["apiGroup"])
     for field in ("kind", "name"):
         errors += fieldrules.required_string(f"{path}.{field}", reference.get(field), fieldrules.path_segment)
@@ -171,7 +171,8 @@ class IngressClassStrategy(Strategy):
         """Parameters are cluster-wide."""
         parameters = obj.get("spec", {}).get("parameters")
         if parameters is not None:
-            parameters.setdefault("scope", "Cluster")
+            if parameters.get("scope") is None:
+                parameters["scope"] = "Cluster"
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A controller, and parameters where it can find them."""

@@ -76,7 +76,7 @@ def _check_sources(errors: Errors, path: str, spec: Spec) -> None:
 
 
 def _check_source(errors: Errors, path: str, source: Spec) -> None:
-    group, kind, namespace = source.get("apiGroup", ""), source.get("kind", ""), source.get("namespace", "")
+    group, kind, namespace = source.get("apiGroup") or "", source.get("kind", ""), source.get("namespace", "")
     if not source.get("name"):
         errors.append(fielderror.required(f"{path}.name"))
     if not kind:

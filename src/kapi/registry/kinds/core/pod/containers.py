@@ -359,5 +359,5 @@ def _check_restart_rule(errors: Errors, path: str, rule: dict[str, Any]) -> None
         errors.append(
             fielderror.not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), _RULE_OPERATORS)
         )
-    if len(codes.get("values", ())) > _MAX_EXIT_CODES:
+    if len(codes.get("values") or ()) > _MAX_EXIT_CODES:
         errors.append(fielderror.too_many(f"{path}.exitCodes.values", len(codes["values"]), _MAX_EXIT_CODES))

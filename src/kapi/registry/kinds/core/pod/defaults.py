@@ -55,6 +55,7 @@ def default_pull_policy(image: str) -> str:
 def default_pod(pod: Spec) -> None:
     """Defaults of a Pod: those of any pod spec, and the ones only a Pod gets."""
     spec = pod.setdefault("spec", {})
+    _ensure_containers(spec)
     drop_dead_annotations(pod.setdefault("metadata", {}))
     for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
         _default_requests(container)
@@ -73,6 +74,12 @@ def default_pod(pod: Spec) -> None:
     default_pod_spec(spec)
 
 
+def _ensure_containers(spec: Spec) -> None:
+    """Make missing containers an empty list: a Pod without them is refused, and all rules may take it for a list."""
+    if spec.get("containers") is None:
+        spec["containers"] = []
+
+
 def default_template(owner: Spec, key: str = "template") -> None:
     """Defaults of the pod template in `owner[key]`, which comes to be if it was not there."""
     template = owner.setdefault(key, {})
@@ -82,11 +89,12 @@ def default_template(owner: Spec, key: str = "template") -> None:
 
 def default_pod_spec(spec: Spec) -> None:
     """Defaults of a pod spec in any place."""
+    _ensure_containers(spec)
     for volume in spec.get("volumes", ()):
         _default_volume(volume)
     for container in spec.get("initContainers", ()):
         _default_container(container)
-    for container in spec.setdefault("containers", []):
+    for container in spec["containers"]:
         _default_container(container)
     for container in spec.get("ephemeralContainers", ()):
         _default_container(container)
@@ -214,7 +222,7 @@ def _default_downward_api(source: Spec) -> None:
 
 def _default_projected(source: Spec) -> None:
     _default_mode(source)
-    for projection in source.get("sources", ()):
+    for projection in source.get("sources") or ():
         for item in projection.get("downwardAPI", {}).get("items", ()):
             _default_field_reference(item)
         token = projection.get("serviceAccountToken")
@@ -303,7 +311,7 @@ def _projections(spec: Spec) -> list[Spec]:
         source
         for volume in spec.get("volumes", ())
         if "projected" in volume
-        for source in volume["projected"].get("sources", ())
+        for source in volume["projected"].get("sources") or ()
     ]
 
 

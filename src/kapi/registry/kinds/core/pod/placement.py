@@ -102,7 +102,7 @@ def _check_weight(errors: Errors, path: str, term: Spec) -> None:
 
 def check_node_selector(errors: Errors, path: str, selector: Spec) -> None:
     """Alternatives of which one must hold; there must be one at least."""
-    terms = selector.get("nodeSelectorTerms", ())
+    terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         errors.append(fielderror.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
     for index, term in enumerate(terms):
@@ -307,7 +307,7 @@ def check_only_narrowed_nodes(errors: Errors, path: str, new: Spec, old: Spec) -
 
 def _required_terms(spec: Spec) -> list[Spec]:
     affinity = spec.get("affinity", {}).get("nodeAffinity", {}).get(_REQUIRED, {})
-    terms: list[Spec] = affinity.get("nodeSelectorTerms", [])
+    terms: list[Spec] = affinity.get("nodeSelectorTerms") or []
     return terms
 
 

@@ -184,7 +184,7 @@ def check_pod(errors: Errors, pod: Object) -> None:
 
 def _forbid_tokens(errors: Errors, spec: dict[str, Any]) -> None:
     for index, volume in enumerate(spec.get("volumes", ())):
-        for position, source in enumerate(volume.get("projected", {}).get("sources", ())):
+        for position, source in enumerate(volume.get("projected", {}).get("sources") or ()):
             if "serviceAccountToken" in source:
                 path = f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken"
                 errors.append(fielderror.forbidden(path, "must not be specified when serviceAccountName is not set"))

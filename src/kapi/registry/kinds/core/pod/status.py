@@ -125,7 +125,7 @@ def _may_restart(name: str, exit_code: int, spec: Spec, containers: list[Spec]) 
 
 
 def _matches(codes: Spec, exit_code: int) -> bool:
-    listed = exit_code in codes.get("values", ())
+    listed = exit_code in (codes.get("values") or ())
     return listed if codes.get("operator") == "In" else codes.get("operator") == "NotIn" and not listed
 
 

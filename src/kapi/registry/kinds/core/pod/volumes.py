@@ -182,7 +182,7 @@ def _check_downward_file(errors: Errors, path: str, item: Spec) -> None:
 def _check_projected(errors: Errors, path: str, source: Spec) -> None:
     _check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
     seen: set[str] = set()
-    for index, projection in enumerate(source.get("sources", ())):
+    for index, projection in enumerate(source.get("sources") or ()):
         here = f"{path}.sources[{index}]"
         for kind in ("secret", "configMap"):
             if kind in projection:

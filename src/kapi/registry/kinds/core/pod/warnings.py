@@ -104,7 +104,7 @@ def _scheduling_warnings(root: str, spec: Spec) -> Iterator[str]:
     base = f"{root}.affinity.nodeAffinity"
     terms = [
         (f"{base}.{_REQUIRED}.nodeSelectorTerms[{index}]", term)
-        for index, term in enumerate(node.get(_REQUIRED, {}).get("nodeSelectorTerms", ()))
+        for index, term in enumerate(node.get(_REQUIRED, {}).get("nodeSelectorTerms") or ())
     ]
     terms += [
         (f"{base}.{_PREFERRED}[{index}].preference", term.get("preference", {}))
