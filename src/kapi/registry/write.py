@@ -238,7 +238,7 @@ def prepare_create(write: Write, obj: Object) -> None:
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = format_time(write.now)
     if strategy.has_status and not strategy.keeps_status_on_create:
-        obj.pop("status", None)
+        write.store.schema().reset_status(obj)
     if strategy.tracks_generation:
         metadata["generation"] = 1
     strategy.prepare_create(write, obj)

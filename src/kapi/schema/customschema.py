@@ -61,6 +61,10 @@ class CustomSchema:
         except RecursionError:
             raise TypeMismatch("exceeded max depth") from None
 
+    def reset_status(self, obj: Object) -> None:
+        """Remove the status of `obj`: a new object has none."""
+        obj.pop("status", None)
+
     def default(self, obj: Object) -> None:
         """Fill in defaults, in place."""
         if self._default is not None:

@@ -219,7 +219,12 @@ METRICS = st.one_of(
 
 @given(st.lists(METRICS, min_size=1, max_size=4))
 def test_metrics_survive_the_way_through_v1(metrics):
-    scaler = {"apiVersion": "autoscaling/v2", "metadata": {"name": "a"}, "spec": {"maxReplicas": 1, "metrics": metrics}}
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "metadata": {"name": "a"},
+        "spec": {"maxReplicas": 1, "metrics": metrics},
+        "status": {"desiredReplicas": 0, "currentMetrics": None},
+    }
     before = copy.deepcopy(scaler)
     assert to_v2(to_v1(scaler)) == scaler
     assert scaler == before

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kapi.schema.builtin.definitions import Node
+    from kapi.schema.builtin.zerovalues import Zero
 
     Paths = list[str] | None
     """Unknown fields below a value; None when there are none."""
@@ -108,11 +109,11 @@ def _deferred(name: str) -> Container:
 def _struct(name: str) -> Container:
     """The function of a definition with fields."""
     properties = builtin.definition(name).properties
-    find = {key: field(node) for key, node in properties.items()}.get
+    zeros = zero_values(name)
+    find = {key: _member(name, node, zeros.get(key)) for key, node in properties.items()}.get
     embedded = {key: node.embedded for key, node in properties.items() if node.embedded}
     full_name = ".".join(name.rsplit(".", 2)[-2:])
     short = name.rpartition(".")[2]
-    zeros = zero_values(name)
     plain_zeros = tuple((key, zero.value) for key, zero in zeros.items() if not zero.struct)
     empty_structs = tuple((key, zero.struct) for key, zero in zeros.items() if zero.struct)
 
@@ -167,6 +168,18 @@ def empty_struct(name: str) -> dict[str, Any]:
     obj: dict[str, Any] = {}
     structs[name](obj)
     return obj
+
+
+def _member(struct: str, node: Node, zero: Zero | None) -> Field:
+    """Compile a field of a struct. One that is null when it is not set is null when it is empty, too.
+
+    Objects are stored in protobuf, which has no empty lists; definitions alone are stored in JSON.
+    """
+    how, reader, drops, type_name = field(node)
+    is_nullable = (
+        zero is not None and zero.value is None and (node.type in ("array", "object") or node.format == "byte")
+    )
+    return how, reader, drops or (is_nullable and not struct.startswith(builtin.EXTENSIONS)), type_name
 
 
 def _report(unknown: Paths, prefix: str, below: Iterable[str]) -> Paths:

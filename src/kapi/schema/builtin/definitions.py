@@ -22,12 +22,12 @@ TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
 MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 FIELDS_V1 = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
-_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-JSON = _EXTENSIONS + "JSON"
-JSON_SCHEMA = _EXTENSIONS + "JSONSchemaProps"
-JSON_SCHEMA_OR_ARRAY = _EXTENSIONS + "JSONSchemaPropsOrArray"
-JSON_SCHEMA_OR_BOOL = _EXTENSIONS + "JSONSchemaPropsOrBool"
-JSON_SCHEMA_OR_STRINGS = _EXTENSIONS + "JSONSchemaPropsOrStringArray"
+EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+JSON = EXTENSIONS + "JSON"
+JSON_SCHEMA = EXTENSIONS + "JSONSchemaProps"
+JSON_SCHEMA_OR_ARRAY = EXTENSIONS + "JSONSchemaPropsOrArray"
+JSON_SCHEMA_OR_BOOL = EXTENSIONS + "JSONSchemaPropsOrBool"
+JSON_SCHEMA_OR_STRINGS = EXTENSIONS + "JSONSchemaPropsOrStringArray"
 
 NOT_STRUCTS = frozenset(
     {

@@ -14,6 +14,7 @@ from kapi.schema.builtin import definitions as builtin
 from kapi.schema.builtin import mergekeys as merging
 from kapi.schema.builtin import requirements, shapes
 from kapi.schema.builtin.scalars import TypeMismatch
+from kapi.schema.builtin.zerovalues import zero_values
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
@@ -29,6 +30,10 @@ class ObjectSchema(Protocol):
 
     def coerce(self, obj: Object) -> list[str]:
         """Make `obj`, in place, what its kind keeps; returns the paths of what was unknown. Raises `TypeMismatch`."""
+        ...
+
+    def reset_status(self, obj: Object) -> None:
+        """Make the status of `obj`, in place, that of a new object."""
         ...
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -65,6 +70,13 @@ class KindSchema:
         except RecursionError:
             raise TypeMismatch("exceeded max depth") from None
         return [path[1:] for path in unknown[: decoding.MOST_UNKNOWN]] if unknown else []
+
+    def reset_status(self, obj: Object) -> None:
+        """Make the status of `obj`, in place, that of a new object: the fields that are always written, if any."""
+        obj.pop("status", None)
+        zero = zero_values(self.name).get("status")
+        if zero is not None:
+            obj["status"] = decoding.empty_struct(zero.struct)
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Judge a coerced object by its schema alone, leaving out metadata and status."""

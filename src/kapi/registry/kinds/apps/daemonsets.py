@@ -58,6 +58,8 @@ class DaemonSetStrategy(TemplatedStrategy):
             rolling.setdefault("maxUnavailable", 1)
             rolling.setdefault("maxSurge", 0)
         spec.setdefault("revisionHistoryLimit", 10)
+        # The count is a field of kube-apiserver's internal type, so every decoded DaemonSet shows it.
+        _set_template_generation(obj, _template_generation(obj))
 
     def prepare_create(self, write: Write, obj: Object) -> None:
         """Count the template's first version."""

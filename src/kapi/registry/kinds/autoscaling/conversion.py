@@ -40,7 +40,7 @@ def cpu_metric(utilization: int) -> _Part:
 def to_v1(scaler: Object) -> Object:
     """The autoscaling/v1 form of a stored (v2) object."""
     spec, status = scaler.get("spec", {}), scaler.get("status", {})
-    old_spec, old_status = _pick(spec, _SPEC_FIELDS), _pick(status, _STATUS_FIELDS)
+    old_spec, old_status = _pick(spec, _SPEC_FIELDS), {"currentReplicas": 0, **_pick(status, _STATUS_FIELDS)}
     cpu = next((_cpu_target(metric) for metric in spec.get("metrics") or () if _cpu_target(metric) is not None), None)
     if cpu is not None:
         old_spec["targetCPUUtilizationPercentage"] = cpu
@@ -69,8 +69,9 @@ def to_v2(scaler: Object) -> Object:
     if not current and utilization is not None:
         resource = {"name": "cpu", "current": {"averageUtilization": utilization}}
         current = [{"type": "Resource", "resource": resource}]
-    if current:
-        status["currentMetrics"] = current
+    status["currentMetrics"] = current or None
+    if not status.get("currentReplicas"):
+        status.pop("currentReplicas", None)
     conditions = _list(annotations.get(CONDITIONS))
     if conditions:
         status["conditions"] = conditions

@@ -55,10 +55,6 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             behavior["scaleUp"] = {**up, **behavior.get("scaleUp", {})}
             behavior["scaleDown"] = {**down, **behavior.get("scaleDown", {})}
 
-    def prepare_create(self, write: Write, obj: Object) -> None:
-        """Nothing is measured yet."""
-        obj["status"] = {"desiredReplicas": 0}
-
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A target, bounds, and metrics to steer by."""
         return _spec_errors(obj.get("spec") or {}, {})

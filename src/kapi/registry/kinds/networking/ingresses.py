@@ -170,9 +170,8 @@ class IngressClassStrategy(Strategy):
     def default(self, obj: Object) -> None:
         """Parameters are cluster-wide."""
         parameters = obj.get("spec", {}).get("parameters")
-        if parameters is not None:
-            if parameters.get("scope") is None:
-                parameters["scope"] = "Cluster"
+        if parameters is not None and parameters.get("scope") is None:
+            parameters["scope"] = "Cluster"
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A controller, and parameters where it can find them."""
