@@ -433,7 +433,7 @@ def test_slices_match_services_and_pods_after_random_changes(changes, pause):
                 for each in slices(api, f"s{number}")
                 if each["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
             ]
-            shown = {e["addresses"][0]: e["conditions"]["ready"] for each in owned for e in each["endpoints"]}
+            shown = {e["addresses"][0]: e["conditions"]["ready"] for each in owned for e in each["endpoints"] or ()}
             assert shown == wanted
         await idle(api)
 

@@ -48,6 +48,7 @@ async def test_a_pod_of_a_missing_node_is_removed_after_its_grace_period(api):
         "reason": "DeletionByPodGC",
         "message": "PodGC: node no longer exists",
         "observedGeneration": generation,
+        "lastProbeTime": None,
     }
     assert status["observedGeneration"] == generation
     assert shortened["object"]["metadata"]["deletionGracePeriodSeconds"] == 0
