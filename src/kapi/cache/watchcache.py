@@ -1,17 +1,23 @@
 """The watch cache: the current state of every resource in memory, recent events, and the fan-out to watchers.
 
-It eats the store's change feed and nothing else; handlers read from it and never write to it. `CacheHub` follows
+It is fed by the store's change feed and nothing else; handlers read from it and never write to it. `CacheHub` follows
 the store once and hands each change to the `WatchCache` of its resource. Because followers are called before a
-write is acknowledged, a read here sees every acknowledged write of this process.
+commit of this server is acknowledged, a read here sees every commit that this server has acknowledged; what other
+servers have acknowledged it sees after `wait_for(await storage.latest())`.
 
 Promises:
 
 * A watch from revision R is given every later event of its resource once, in revision order, or is refused with
-  `TooOld`; never a silent gap.
-* A watcher whose peer does not read is cut off and delays nobody, see `Watcher`.
+  `TooOld`; never a silent gap. Events of one revision are offered together. (A client resumes from the revision of the
+  last event it has read: one that is cut off between two events of one revision would miss the second. So a commit
+  should change one object of a resource; several resources may share it.)
+* A watcher whose client does not read is closed and delays no other, see `Watcher`.
 * Events are kept for `RETENTION` seconds (at least 75 are promised), at most `MAX_EVENTS` per resource, and at most
-  `MAX_EVENT_BYTES` of replaced and removed objects in all. Beyond that the oldest go, those of the resource that holds
-  most of them first, so that one busy object does not cost the others their history; a watch from there is `TooOld`.
+  `MAX_EVENT_BYTES` of replaced and deleted objects in all. Beyond that the oldest are dropped, those of the resource
+  that holds most of them first, so that one busy object does not cost the others their history; a watch from there is
+  `TooOld`.
+* No stored value makes the cache raise, whatever its bytes: what it or a listener cannot process is skipped and told,
+  see `InvalidObjects`.
 
 What is kept per object is its JSON after `{"kind":…,"apiVersion":…,` (the `body`), its labels and its selectable
 fields. A get is a look-up, a list is a join, an event is one encode.
@@ -21,9 +27,11 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kapi.base.clock import SystemClock
+from kapi.cache.invalidobjects import InvalidObjects
 from kapi.cache.ownerindex import OwnerIndex
 
 if TYPE_CHECKING:
@@ -55,7 +63,7 @@ class TooOld(Exception):
 
 
 class Selection(NamedTuple):
-    """What selectors look at; attached by the local writer as the change's note, so that nothing is decoded twice."""
+    """What selectors look at; this server's writes carry it as the note of the change, which spares decoding."""
 
     labels: dict[str, str] | None
     fields: dict[str, str] | None
@@ -160,8 +168,8 @@ class Event:
         return before + len(self.item.body) if self.deleted else before
 
 
-# Stands where an event has been forgotten until the list is cut: the event's objects go at once.
-_FORGOTTEN = Event(Item("", "", "", 0, b"", Selection(None, None)), None, deleted=True, time=0.0)
+# Stands where an event has been dropped until the list is cut: the memory of the event's objects is freed at once.
+_DROPPED = Event(Item("", "", "", 0, b"", Selection(None, None)), None, deleted=True, time=0.0)
 
 
 class WatchCache:
@@ -177,7 +185,7 @@ class WatchCache:
         self._revisions: list[int] = []
         self._start = 0
         self.event_bytes = 0
-        """What the kept events hold of the past."""
+        """Bytes of replaced and deleted objects that the kept events hold."""
         self._watchers: dict[Watcher, None] = {}
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.floor = hub.revision if hub.loaded else hub.floor
@@ -223,7 +231,9 @@ class WatchCache:
 
     def load(self, key: str, value: bytes, revision: int) -> None:
         """Take in an object as it was at the start of history; no event."""
-        self._store(self.item(key, value, revision))
+        item = self._read(key, value, revision)
+        if item is not None:
+            self._store(item)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Take in committed changes and offer them to the watchers."""
@@ -232,36 +242,75 @@ class WatchCache:
         if not events:
             return
         for listener in self._listeners:
-            listener(events)
-        for hears_all in self.hub.listeners:
-            hears_all(self, events)
+            self._call(listener, events)
+        for listener_of_all in self.hub.listeners:
+            self._call(partial(listener_of_all, self), events)
         if self._watchers:
-            for watcher in list(self._watchers):
-                watcher.offer(events)
-            for event in events:
-                event.chunks = {}
+            self._offer(events)
         self.trim(now)
-        self.hub.make_room()
+        self.hub.limit_event_bytes()
+
+    def _call(self, listener: Callable[[Sequence[Event]], None], events: Sequence[Event]) -> None:
+        """Call a listener; if it raises, call it again event by event, so that it misses only those it cannot process.
+
+        One call per batch is the cheaper one when nothing is wrong, which is always. It makes listeners process some
+        events twice when something is: they have to be idempotent.
+        """
+        try:
+            listener(events)
+        except Exception:
+            for event in events:
+                with self.hub.invalid.guard(event.item.key, _name_of(listener)):
+                    listener((event,))
+
+    def _offer(self, events: Sequence[Event]) -> None:
+        """Offer events to the watchers; one whose selector or encoder raises is closed, as a gap would be a lie."""
+        for watcher in list(self._watchers):
+            try:
+                watcher.offer(events)
+            except Exception as error:
+                self.hub.invalid.record(events[0].item.key, "watch", error)
+                self.remove(watcher)
+                watcher.outlet.abort()
+        for event in events:
+            event.chunks = {}
 
     def _apply(self, change: Change, now: float) -> Event | None:
+        if self.hub.invalid.parts:
+            self.hub.invalid.clear(change.key)
         previous = self._items.get(change.key)
-        if change.value is None:
-            if previous is None:
-                return None
-            item = previous.at(change.revision)
-            del self._items[change.key]
-            del self._keys[bisect_left(self._keys, change.key)]
-            if previous.owners:
-                self.hub.owners.replace(change.key, previous.owners, None)
-        else:
-            item = self.item(change.key, change.value, change.revision, change.note)
+        item = None if change.value is None else self._read(change.key, change.value, change.revision, change.note)
+        is_deleted = item is None
+        if item is not None:
             self._store(item)
-        event = Event(item, previous, deleted=change.value is None, time=now)
+        elif previous is not None:
+            item = previous.at(change.revision)
+            self._remove(previous)
+        else:
+            return None
+        event = Event(item, previous, deleted=is_deleted, time=now)
         self._events.append(event)
         self._revisions.append(change.revision)
         self.event_bytes += event.size
         self.hub.event_bytes += event.size
         return event
+
+    def _read(self, key: str, value: bytes, revision: int, note: object = None) -> Item | None:
+        """What is kept of any value: without labels if those cannot be read, None if nothing can."""
+        try:
+            return self.item(key, value, revision, note)
+        except Exception as error:
+            self.hub.invalid.record(key, "watch cache", error)
+        try:
+            return self.item(key, value, revision, Selection(None, None))
+        except Exception:
+            return None
+
+    def _remove(self, item: Item) -> None:
+        del self._items[item.key]
+        del self._keys[bisect_left(self._keys, item.key)]
+        if item.owners:
+            self.hub.owners.replace(item.key, item.owners, None)
 
     def item(self, key: str, value: bytes, revision: int, note: object = None) -> Item:
         """What is kept of a value; the note spares decoding it."""
@@ -280,28 +329,28 @@ class WatchCache:
             self.hub.owners.replace(item.key, before, item.owners)
 
     def trim(self, now: float) -> None:
-        """Forget events that are too many or too old."""
+        """Drop events that are too many or too old."""
         oldest = now - self.hub.retention
         while (count := len(self._events) - self._start) and (
             count > MAX_EVENTS
             or ((count > MIN_EVENTS or self.event_bytes > MIN_EVENT_BYTES) and self._events[self._start].time < oldest)
         ):
-            self._forget()
+            self._drop_oldest()
         self._cut()
 
-    def shed(self, size: int) -> None:
-        """Forget the oldest events until so many bytes are free."""
+    def drop_bytes(self, size: int) -> None:
+        """Drop the oldest events until so many bytes are free."""
         wanted = self.event_bytes - size
         while self.event_bytes > wanted and self._start < len(self._events):
-            self._forget()
+            self._drop_oldest()
         self._cut()
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         event = self._events[self._start]
         self.event_bytes -= event.size
         self.hub.event_bytes -= event.size
         self.floor = event.item.revision
-        self._events[self._start] = _FORGOTTEN
+        self._events[self._start] = _DROPPED
         self._start += 1
 
     def _cut(self) -> None:
@@ -328,7 +377,7 @@ class WatchCache:
         self._watchers.pop(watcher, None)
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> None:
-        """Call a part of this server with events, before a watcher hears of them and the write is acknowledged."""
+        """Call a part of this server with events, before they are sent to watchers and the write is acknowledged."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[Sequence[Event]], None]) -> None:
@@ -342,7 +391,7 @@ class WatchCache:
 
 
 class CacheHub:
-    """All caches, fed from one store. `revision` is the last one taken in: reads reflect it, bookmarks may say it."""
+    """All caches, fed from one store. `revision` is the last one it was given: reads reflect it, bookmarks send it."""
 
     def __init__(
         self,
@@ -358,12 +407,13 @@ class CacheHub:
         self.revision = 0
         self.floor = 0
         self.loaded = False
-        """Whether history has been read: a cache made from then on knows nothing of what was before."""
+        """True once history has been read: a cache created from then on knows nothing of what was before."""
         self.event_bytes = 0
-        """What all caches hold of the past."""
+        """Bytes of replaced and deleted objects that the events of all caches hold."""
         self.owners = OwnerIndex()
         self.listeners: list[Callable[[WatchCache, Sequence[Event]], None]] = []
-        """Parts of this server that hear the events of every resource, as `WatchCache.listen` has it; never raising."""
+        """Parts of this server that are called with the events of every resource, as `WatchCache.listen` has it."""
+        self.invalid = InvalidObjects()
         self._reader_for = reader_for
         self._caches: dict[str, WatchCache] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -379,7 +429,9 @@ class CacheHub:
         while floor:
             page = await self.storage.range("/registry/", start=start, limit=LOAD_PAGE, revision=floor)
             for entry in page.entries:
-                self.cache(prefix_of(entry.key)).load(entry.key, entry.value, entry.revision)
+                owner = self._cache_of(entry.key)
+                if owner is not None:
+                    owner.load(entry.key, entry.value, entry.revision)
             if not page.more:
                 break
             start = page.entries[-1].key + "\0"
@@ -398,20 +450,28 @@ class CacheHub:
             cache = self._caches[prefix] = WatchCache(prefix, self._reader_for(prefix), self)
         return cache
 
+    def _cache_of(self, key: str) -> WatchCache | None:
+        """The cache of a key's resource; None for a key that is not one of an object."""
+        try:
+            return self.cache(prefix_of(key))
+        except Exception as error:
+            self.invalid.record(key, "watch cache", error)
+            return None
+
     def drop(self, prefix: str) -> None:
-        """Forget the cache of a resource that is gone for good; if it comes back, watches start from then."""
+        """Drop the cache of a resource that is no longer defined; if it is defined again, watches start from then."""
         cache = self._caches.pop(prefix, None)
         if cache is not None:
             self.event_bytes -= cache.event_bytes
 
-    def make_room(self) -> None:
-        """Forget events until their bytes are within the bound, where there are most of them."""
+    def limit_event_bytes(self) -> None:
+        """Drop events until their bytes are within the bound, where there are most of them."""
         while self.event_bytes > MAX_EVENT_BYTES:
             largest = max(self._caches.values(), key=lambda cache: cache.event_bytes)
-            largest.shed(self.event_bytes - MAX_EVENT_BYTES)
+            largest.drop_bytes(self.event_bytes - MAX_EVENT_BYTES)
 
     async def keep_trimmed(self, interval: float) -> None:
-        """Forget what has become too old in resources that nobody writes to any more; until cancelled."""
+        """Drop events that have become too old in resources that are no longer written to; until cancelled."""
         while True:
             await asyncio.sleep(interval)
             now = self.clock.monotonic()
@@ -446,14 +506,16 @@ class CacheHub:
 
     def _take(self, revision: int, changes: Sequence[Change]) -> None:
         self.revision = revision
-        if changes:
-            first = prefix_of(changes[0].key)
-            groups: dict[str, list[Change]] = {}
-            for change in changes:
-                prefix = first if change.key.startswith(first) else prefix_of(change.key)
-                groups.setdefault(prefix, []).append(change)
-            for prefix, group in groups.items():
-                self.cache(prefix).apply(group)
+        groups: dict[WatchCache, list[Change]] = {}
+        cache: WatchCache | None = None
+        for change in changes:
+            # Most batches are of one resource.
+            if cache is None or not change.key.startswith(cache.prefix):
+                cache = self._cache_of(change.key)
+            if cache is not None:
+                groups.setdefault(cache, []).append(change)
+        for cache, group in groups.items():
+            cache.apply(group)
         if self._waiting:
             for wanted, future in self._waiting:
                 if wanted <= revision and not future.done():
@@ -461,6 +523,14 @@ class CacheHub:
 
 
 def prefix_of(key: str) -> str:
-    """The resource part of a key: `/registry/core/pods/default/x` → `/registry/core/pods/`."""
+    """The resource part of a key: `/registry/core/pods/default/x` → `/registry/core/pods/`; ValueError without one."""
+    if not key.startswith("/registry/"):
+        raise ValueError("the key does not begin with /registry/")
     end = key.index("/", key.index("/", len("/registry/")) + 1)
     return key[: end + 1]
+
+
+def _name_of(listener: Callable[..., None]) -> str:
+    """The part of the server that a listener belongs to, for logs."""
+    function = listener.func if isinstance(listener, partial) else listener
+    return f"{function.__module__}.{function.__qualname__}".removeprefix("kapi.")

@@ -200,7 +200,7 @@ class ControlPlane:
         return await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
 
     def _services(self, catalog: Catalog, credentials: bootstrap.Credentials) -> Services:
-        self._add_health_checks()
+        self._add_health_checks(catalog)
         lifecycle = NamespaceLifecycle(catalog)
         return Services(
             catalog=catalog,
@@ -218,7 +218,7 @@ class ControlPlane:
             metrics=self.metrics,
         )
 
-    def _add_health_checks(self) -> None:
+    def _add_health_checks(self, catalog: Catalog) -> None:
         """Register the checks under kube-apiserver's names. Hooks are added in the order in which it lists them."""
         health = self.health
         health.add(STORE, self._storage_check)
@@ -228,6 +228,7 @@ class ControlPlane:
         for name in _LOADED_HOOKS:
             health.add_hook(name).done = True
         self._hooks = [health.add_hook(name) for name in _STARTED_HOOKS]
+        health.add("stored-objects", catalog.hub.invalid.check, readiness_only=True)
         health.add("shutdown", lambda: "process is shutting down" if self._stopping else None, readiness_only=True)
 
     def _storage_check(self) -> str | None:

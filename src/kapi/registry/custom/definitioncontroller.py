@@ -57,7 +57,8 @@ class DefinitionController:
         cache.listen(self._heard)
         try:
             for item in cache.items():
-                self._look_at(item)
+                with self._catalog.hub.invalid.guard(item.key, "registry.custom.definitioncontroller"):
+                    self._look_at(item)
             await asyncio.get_running_loop().create_future()
         finally:
             cache.unlisten(self._heard)
@@ -90,7 +91,7 @@ class DefinitionController:
         outline = outline_of(item)
         if outline.metadata.deletion_timestamp is not None:
             work = self._empty
-        elif not outline.is_true("NamesAccepted"):
+        elif not outline.is_true("NamesAccepted") or outline.status.accepted_names != outline.spec.names:
             self._nameless.add(item.name)
             work = self._name
         else:

@@ -74,7 +74,8 @@ class Definitions:
     def start(self) -> None:
         """Serve what is stored, then follow the changes. History must have been loaded."""
         for item in self._cache.items():
-            self._define(item)
+            with self._catalog.hub.invalid.guard(item.key, "registry.custom.definitions"):
+                self._define(item)
         self._cache.listen(self._heard)
 
     def get(self, name: str) -> Definition | None:

@@ -68,8 +68,8 @@ class Version(msgspec.Struct, rename="camel"):
 class Condition(msgspec.Struct):
     """A condition of a definition, as far as serving asks."""
 
-    type: str
-    status: str
+    type: str = ""
+    status: str = ""
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -92,10 +92,10 @@ class Spec(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What a definition has got."""
+    """The state of a definition. A client can patch any of it away."""
 
     accepted_names: Names = msgspec.field(default_factory=Names)
-    conditions: list[Condition] = []
+    conditions: list[Condition] | None = None
     stored_versions: list[str] = []
 
 
@@ -107,8 +107,8 @@ class Outline(msgspec.Struct):
     status: Status = msgspec.field(default_factory=Status)
 
     def is_true(self, condition: str) -> bool:
-        """Whether a condition holds."""
-        return any(one.type == condition and one.status == "True" for one in self.status.conditions)
+        """Return True if a condition is there and true."""
+        return any(one.type == condition and one.status == "True" for one in self.status.conditions or ())
 
 
 _decode_outline = msgspec.json.Decoder(Outline).decode

@@ -12,12 +12,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from prometheus_client import Metric
 
     from kapi.cache.watchcache import CacheHub
     from kapi.registry.catalog import Catalog
@@ -182,7 +184,7 @@ class _Caches(Collector):
     def __init__(self, hub: CacheHub) -> None:
         self._hub = hub
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         objects = GaugeMetricFamily("apiserver_storage_objects", "Objects stored.", labels=["resource"])
         watchers = GaugeMetricFamily("apiserver_registered_watchers", "Watches open.", labels=["resource"])
         for cache in self._hub.caches:
@@ -191,4 +193,13 @@ class _Caches(Collector):
             objects.add_metric([name], len(cache))
             watchers.add_metric([name], cache.watchers)
         revision = GaugeMetricFamily("kapi_storage_revision", "The latest revision.", value=self._hub.revision)
-        return [objects, watchers, revision]
+        invalid = self._hub.invalid
+        skipped = GaugeMetricFamily(
+            "kapi_invalid_stored_objects", "Stored objects that are skipped now.", value=len(invalid)
+        )
+        failures = CounterMetricFamily(
+            "kapi_stored_object_failures_total",
+            "Times a stored object could not be processed by a part of this server.",
+            value=invalid.total,
+        )
+        return [objects, watchers, revision, skipped, failures]

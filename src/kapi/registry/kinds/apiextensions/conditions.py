@@ -125,6 +125,21 @@ def remove(definition: Object, kind: str) -> None:
         status["conditions"] = [one for one in status["conditions"] if one.get("type") != kind]
 
 
+def complete(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status with the fields that kube-apiserver always writes, empty where the client left them out."""
+    conditions = status.get("conditions")
+    if conditions is not None:
+        empty = {"lastTransitionTime": None, "status": "", "type": ""}
+        conditions = [empty | _without_nulls(one) for one in conditions]
+    names = dict.fromkeys(_ALWAYS_SHOWN, "") | _without_nulls(status.get("acceptedNames"))
+    return {**status, "conditions": conditions, "acceptedNames": names}
+
+
+def _without_nulls(fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Fields that are set; to Go, null is a field that is not."""
+    return {name: value for name, value in (fields or {}).items() if value is not None}
+
+
 def _own_status(definition: Object) -> dict[str, Any]:
     """The status, as a dictionary that no other state of the definition has."""
     status = definition["status"] = dict(definition.get("status") or {})

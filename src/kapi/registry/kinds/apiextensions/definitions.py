@@ -69,7 +69,7 @@ class DefinitionStrategy(Strategy):
 
     def prepare_create(self, write: Write, obj: Object) -> None:
         """Give out names and establish."""
-        obj["status"] = _empty_status()
+        obj["status"] = conditions.complete(_empty_status())
         conditions.record_storage_version(obj)
         conditions.settle(obj, self.others(write, obj), write.now)
 
@@ -97,8 +97,8 @@ class DefinitionStrategy(Strategy):
         return True
 
     def prepare_status(self, write: Write, obj: Object, old: Object) -> None:
-        """A status always says in which versions objects are stored."""
-        obj["status"] = _empty_status() | (obj.get("status") or {})
+        """A status always says in which versions objects are stored, and has the fields that Go always writes."""
+        obj["status"] = conditions.complete(_empty_status() | (obj.get("status") or {}))
         if not obj["status"].get("storedVersions"):
             conditions.record_storage_version(obj)
 
@@ -118,7 +118,7 @@ class DefinitionStrategy(Strategy):
 
 
 def _empty_status() -> dict[str, Any]:
-    return {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}
+    return {"conditions": None, "acceptedNames": None, "storedVersions": []}
 
 
 def _unknown_formats(obj: Object) -> list[str]:
