@@ -1,0 +1,211 @@
+"""Nothing that is stored stops the server: random patches of every kind, as valid as the API takes, then a restart.
+
+Values are made from the schemas, with fields left out, null or empty at random: Kubernetes does not enforce the
+required fields of a status. A first server takes the patches with its controllers running; a second one starts on what
+it stored, shows the same objects, and runs the controllers on them.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+
+import msgspec
+import pytest
+import structlog
+from every_route import STORED, collection, item
+from valid_objects import make_all
+
+from api_client import JSON_PATCH, MERGE, Api, serving
+from controller_api import running_controllers
+from custom_kinds import CRDS, WIDGET_CRD
+from custom_kinds import definition as custom_definition
+from kapi.cache.invalidobjects import InvalidObjects
+from kapi.controlplane.controllers.context import ControllerSettings
+from kapi.controlplane.controllers.controllerset import CONTROLLERS
+from kapi.registry.custom import definitioncontroller, definitions, version
+from kapi.schema.builtin.definitions import definition, definition_name
+from kapi.storage.memory import MemoryStorage
+from virtual_time import run
+
+SEEDS = int(os.environ.get("KAPI_RESTART_SEEDS", "3"))
+"""The long form: KAPI_RESTART_SEEDS=300."""
+PATCHES = 6
+WORDS = ["", "a", "b.example.com", "True", "False", "Ready", "10.0.0.1", "1Gi", "5", "default", "it", "Bound", "é"]
+SCALARS = {
+    "Time": lambda rng: rng.choice(["2026-01-01T00:00:00Z", "1970-01-01T00:00:00Z"]),
+    "MicroTime": lambda rng: "2026-01-01T00:00:00.000000Z",
+    "Quantity": lambda rng: rng.choice(["0", "1", "100m", "5Gi"]),
+    "IntOrString": lambda rng: rng.choice([0, 1, "50%", "name"]),
+    "FieldsV1": lambda rng: {},
+    "RawExtension": lambda rng: {"kind": "A", "apiVersion": "v1"},
+}
+
+
+def made_up(rng, node, depth=0):
+    """A value of the type a schema says."""
+    if rng.random() < 0.05:
+        return None
+    if node.ref:
+        short = node.ref.rpartition(".")[2]
+        if short in SCALARS:
+            return SCALARS[short](rng)
+        return made_up(rng, definition(node.ref), depth)
+    if node.properties:
+        share = 0.6 if depth < 4 else 0.1
+        return {name: made_up(rng, field, depth + 1) for name, field in node.properties.items() if rng.random() < share}
+    if node.items is not None:
+        return [made_up(rng, node.items, depth + 1) for _ in range(rng.randrange(3))]
+    if node.values is not None:
+        return {rng.choice(WORDS[1:]): made_up(rng, node.values, depth + 1) for _ in range(rng.randrange(3))}
+    return made_up_scalar(rng, node)
+
+
+def made_up_scalar(rng, node):
+    match node.type:
+        case "integer" | "number":
+            return rng.choice([0, 0, 1, 2, 100, -1, 2**31 - 1])
+        case "boolean":
+            return rng.random() < 0.5
+        case "object":
+            return {}
+        case _:
+            return rng.choice([*node.enum, *WORDS])
+
+
+def metadata(rng):
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": rng.choice(["u", "x-1"])}
+    return {
+        "labels": rng.choice([None, {}, {"a": "b"}]),
+        "annotations": rng.choice([None, {"a": ""}]),
+        "ownerReferences": rng.choice([None, [], [owner]]),
+        "finalizers": rng.choice([None, ["example.com/hold"]]),
+    }
+
+
+async def patch_everything(api, rng):
+    """Patch an object of every kind at random; how many patches were accepted, and how many refused."""
+    accepted = refused = 0
+    for resource in STORED:
+        name = definition_name(resource.group, resource.version, resource.kind)
+        if name is None:
+            continue  # An older version of definitions, without a schema of its own.
+        fields = definition(name).properties
+        for _ in range(PATCHES):
+            part = rng.choice([one for one in ("spec", "status", "status", "metadata", *fields) if one in fields])
+            if part in ("kind", "apiVersion"):
+                continue
+            body = {part: metadata(rng) if part == "metadata" else made_up(rng, fields[part])}
+            target = (
+                f"{item(resource)}/status" if part == "status" and "status" in resource.subresources else item(resource)
+            )
+            answer = await api.patch(target, body, MERGE)
+            assert answer.status < 500, (target, body, answer)
+            accepted += answer.status == 200
+            refused += answer.status != 200
+    return accepted, refused
+
+
+async def everything(api):
+    """All objects of all kinds, as lists show them."""
+    return {collection(resource): (await api.get(collection(resource)))["items"] for resource in STORED}
+
+
+@contextlib.asynccontextmanager
+async def serving_with_controllers(storage):
+    settings = ControllerSettings(authority=b"-----BEGIN CERTIFICATE-----", port=6443)
+    async with running_controllers(*CONTROLLERS.values(), settings=settings, storage=storage) as api:
+        yield api
+
+
+async def patch_and_restart(seed):
+    """Both servers' lives; what they recorded as invalid, and the logs that speak of failures."""
+    rng, storage = random.Random(seed), MemoryStorage()
+    with structlog.testing.capture_logs() as logs:
+        async with serving_with_controllers(storage) as api:
+            await make_all(api)
+            accepted, refused = await patch_everything(api, rng)
+            await asyncio.sleep(60)
+            invalid = [api.catalog.hub.invalid.check()]
+        second = Api(storage)
+        await second.start()
+        before = await everything(second)
+        invalid.append(second.catalog.hub.invalid.check())
+        await second.stop()
+        async with serving_with_controllers(storage) as api:
+            assert await everything(api) is not None
+            await asyncio.sleep(60)
+            assert (await api.post("/api/v1/namespaces", {"metadata": {"name": f"new-{seed}"}})).status == 201
+            invalid.append(api.catalog.hub.invalid.check())
+    assert accepted > 100, (accepted, refused)
+    assert len(before) == len({collection(resource) for resource in STORED})
+    return invalid, [log for log in logs if log["log_level"] in ("error", "critical")]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_server_starts_on_whatever_patches_it_has_accepted(seed):
+    invalid, failures = run(patch_and_restart(seed))
+    assert invalid == [None, None, None]
+    assert failures == []
+
+
+# -- planted bugs
+
+CONDITION_WITHOUT_TYPE = [{"op": "add", "path": "/status/conditions", "value": [{"message": "patched"}]}]
+
+
+@pytest.fixture
+def strict_outlines(monkeypatch):
+    """Plant a bug: what serves definitions raises for one that has a condition without a type."""
+
+    def outline_of(definition):
+        outline = version.outline_of(definition)
+        if any(not condition.type for condition in outline.status.conditions or ()):
+            raise msgspec.ValidationError("Object missing required field `type`")
+        return outline
+
+    for module in (definitions, definitioncontroller):
+        monkeypatch.setattr(module, "outline_of", outline_of)
+
+
+@pytest.fixture
+def no_guard(monkeypatch):
+    """Plant a bug: what cannot be processed is raised."""
+
+    def record(self, key, part, error):
+        raise error
+
+    monkeypatch.setattr(InvalidObjects, "record", record)
+
+
+async def patch_a_definition(storage):
+    async with serving(storage) as api:
+        await api.made(CRDS, custom_definition())
+        answer = await api.patch(f"{WIDGET_CRD}/status", CONDITION_WITHOUT_TYPE, JSON_PATCH)
+        assert answer.status == 200, answer
+
+
+@pytest.mark.usefixtures("strict_outlines")
+def test_with_the_guard_a_follower_that_raises_costs_only_its_object():
+    async def main():
+        storage = MemoryStorage()
+        await patch_a_definition(storage)
+        async with serving(storage) as api:
+            assert "widgets.example.com (registry.custom" in api.catalog.hub.invalid.check()
+            assert (await api.get(WIDGET_CRD)).status == 200
+            assert (await api.delete(WIDGET_CRD)).status == 200
+
+    run(main())
+
+
+@pytest.mark.usefixtures("strict_outlines", "no_guard")
+def test_without_the_guard_it_stops_the_store_and_every_later_start():
+    async def main():
+        storage = MemoryStorage()
+        with pytest.raises(AssertionError, match="the storage has failed"):
+            await patch_a_definition(storage)
+        storage._failure = None
+        with pytest.raises(msgspec.ValidationError):
+            await patch_a_definition(storage)
+
+    run(main())
