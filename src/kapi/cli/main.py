@@ -60,7 +60,7 @@ def _add_up(parser: Parser) -> None:
         "--controllers",
         default="*",
         metavar="LIST",
-        help="the controllers to run, by commas: * is all, NAME switches one on, -NAME off (default: *)",
+        help="a comma-separated list of controllers: * enables all, NAME enables one, -NAME disables one (default: *)",
     )
     parser.add_argument(
         "--event-ttl",

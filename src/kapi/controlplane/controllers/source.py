@@ -7,6 +7,7 @@ object on.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -64,7 +65,7 @@ class CommitSource:
         else:
             # The changes of other resources cost nothing.
             for prefix, enqueue in self._enqueue.items():
-                self._cancellations.append(self._view.subscribe(prefix, self._taker(enqueue)))
+                self._cancellations.append(self._view.subscribe(prefix, partial(self._take, enqueue)))
         for request in self._initial():
             queue.add(request, priority=LOW_PRIORITY)
 
@@ -78,13 +79,9 @@ class CommitSource:
             cancel()
         self._cancellations = []
 
-    def _taker(self, enqueue: Enqueue) -> Callable[[Sequence[Event]], None]:
-        return lambda events: self._take(enqueue, events)
-
     def _take_any(self, prefix: str, events: Sequence[Event]) -> None:
-        enqueue = self._enqueue
-        assert callable(enqueue)
-        self._take(lambda event: enqueue(prefix, event), events)
+        assert callable(self._enqueue)
+        self._take(partial(self._enqueue, prefix), events)
 
     def _take(self, enqueue: Enqueue, events: Sequence[Event]) -> None:
         queue = self._queue
