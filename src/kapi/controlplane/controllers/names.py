@@ -56,7 +56,7 @@ def enabled_controllers(text: str) -> frozenset[str]:
     """The controllers that a value of `--controllers` enables.
 
     `*` stands for all, `name` enables a controller, `-name` disables it; the first word about a controller counts. With
-    nothing but `-name`, all others are enabled.
+    nothing but `-name` all others are enabled, though kube-controller-manager wants `*,-name`.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     choices: dict[str, bool] = {}
@@ -66,7 +66,8 @@ def enabled_controllers(text: str) -> frozenset[str]:
         alias = word.removeprefix("-")
         name = _CANONICAL.get(alias)
         if name is None:
-            raise OptionError(f"--controllers: unknown controller {alias!r}; expected *, or any of {_listed()}")
+            # The words of kube-controller-manager.
+            raise OptionError(f'--controllers: "{alias}" is not in the list of known controllers: {_listed()}')
         choices.setdefault(name, not word.startswith("-"))
     default = "*" in words or not any(choices.values())
     return frozenset(name for name in NAMES if choices.get(name, default))
