@@ -1,7 +1,7 @@
 """Tables: the rows and columns kubectl prints, made by the server so that every client prints the same.
 
 `table_for` gives the table of a kind. Each module here holds the kinds of one area and lists them in its `TABLES`; a
-kind that is in none of them is shown by its name and the moment it was created. Tables read objects in the stored
+kind that is in none of them has the default table: its name and creation time. Tables read objects in the stored
 version, and nothing else.
 """
 
@@ -33,11 +33,11 @@ __all__ = ["Column", "Table", "table_for"]
 _NO_TIME = "0001-01-01T00:00:00Z"
 
 
-def _plain(obj: Object, _now: dt.datetime) -> list[Any]:
+def _default_row(obj: Object, _now: dt.datetime) -> list[Any]:
     return [cells.name(obj), cells.string(obj, "metadata", "creationTimestamp") or _NO_TIME]
 
 
-_PLAIN = Table((NAME, Column("Created At", "date", "", "The moment the object was created.")), _plain)
+_DEFAULT = Table((NAME, Column("Created At", "date", "", "The moment the object was created.")), _default_row)
 
 _TABLES: dict[tuple[str, str], Table] = {
     **access.TABLES,
@@ -54,4 +54,4 @@ _TABLES: dict[tuple[str, str], Table] = {
 
 def table_for(group: str, resource: str) -> Table:
     """The table of a kind, by its API group and plural name. The same for every version of the group."""
-    return _TABLES.get((group, resource), _PLAIN)
+    return _TABLES.get((group, resource), _DEFAULT)

@@ -1,4 +1,4 @@
-"""Who may do what: role bindings and certificate signing requests. Roles themselves have the plain table."""
+"""Tables of role bindings and certificate signing requests. Roles have the default table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _binding(obj: Object, now: dt.datetime) -> list[Any]:
 
 
 def _signing_state(status: Object) -> str:
-    """A denial outweighs an approval; failure and issue are told beside either."""
+    """The status of a request: Denied over Approved, and Failed or Issued after either."""
     conditions = {cells.string(each, "type") for each in cells.items(status, "conditions")}
     words = [next((word for word in ("Denied", "Approved") if word in conditions), "Pending")]
     if "Failed" in conditions:

@@ -1,4 +1,4 @@
-"""Autoscalers, and their targets: for each metric where it is and where it should be, `cpu: 10%/50%`.
+"""Tables of autoscalers with their targets: the current and the target value of each metric, `cpu: 10%/50%`.
 
 Objects arrive in the stored version, autoscaling/v2, whichever version was asked for.
 """
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 _SHOWN = 2
 _NIL = "<nil>"
-"""What the reference prints for a quantity that is not there but should be."""
+"""The text that kube-apiserver prints for a missing quantity."""
 
 
 def _current(status: Object | None, field: str) -> str:
-    """A measured quantity; `<unknown>` before the metric was measured at all."""
+    """A measured quantity; `<unknown>` before the first measurement."""
     return cells.UNKNOWN if status is None else cells.quantity(cells.part(status, "current").get(field), _NIL)
 
 
 def _average(source: Object, status: Object | None) -> str:
-    """A metric of pods, which is only ever an average."""
+    """The text of a Pods metric, which is always an average."""
     target = cells.part(source, "target").get("averageValue")
     return f"{_current(status, 'averageValue')}/{cells.quantity(target, _NIL)}"
 
 
 def _value(source: Object, status: Object | None) -> str:
-    """A metric of an object or from outside: a total, or the average over the pods."""
+    """The text of an Object or External metric: a total, or the average over the Pods."""
     target = cells.part(source, "target")
     if (average := target.get("averageValue")) is None:
         return f"{_current(status, 'value')}/{cells.quantity(target.get('value'), _NIL)}"
@@ -46,7 +46,7 @@ def _percent(value: int | None, absent: str) -> str:
 
 
 def _resource(source: Object, status: Object | None) -> str:
-    """A metric of a resource such as cpu: an amount, or a share of what pods request."""
+    """The text of a Resource metric such as cpu: an amount, or a percentage of the requests."""
     target, resource = cells.part(source, "target"), cells.string(source, "name")
     if (average := target.get("averageValue")) is not None:
         return f"{resource}: {_current(status, 'averageValue')}/{cells.quantity(average)}"

@@ -1,7 +1,7 @@
-"""The phrases cells are made of: ages, counts, lists cut short, labels, selectors, quantities.
+"""The parts of cells: ages, counts, truncated lists, labels, selectors, quantities.
 
-Stored objects leave out what is empty, so each reader here takes a missing field for the zero value of its type, which
-is what the reference prints. The empty markers differ by kind and are its own choice: `<none>`, `<unset>`, `<unknown>`.
+Stored objects omit empty fields, so each reader here takes a missing field for the zero value of its type, which is
+what kube-apiserver prints. The empty markers differ by kind and are its own choice: `<none>`, `<unset>`, `<unknown>`.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ def count(obj: Object, *path: str) -> int:
 
 
 def flag(obj: Object, field: str, *, default: bool = False) -> bool:
-    """The boolean of a field, or what its absence means."""
+    """The boolean of a field, or a default."""
     value = obj.get(field)
     return default if value is None else value
 
 
 def name(obj: Object) -> str:
-    """The object's own name."""
+    """The name of the object."""
     return string(obj, "metadata", "name")
 
 
 def is_deleting(obj: Object) -> bool:
-    """Whether the object has a deletionTimestamp; unlike the one in `api`, it asks for no metadata."""
+    """Return True if the object has a deletionTimestamp; unlike the one in `api`, it needs no metadata."""
     return bool(string(obj, "metadata", "deletionTimestamp"))
 
 
@@ -75,7 +75,7 @@ def status_of(conditions: Sequence[Object], kind: str) -> str | None:
 
 
 def since(moment: str | None, now: dt.datetime) -> str:
-    """The time that has passed since a moment, for people; `<unknown>` when there is no moment."""
+    """The duration since a moment, as kubectl prints it; `<unknown>` when there is no moment."""
     start = parse_time(moment) if moment else None
     return human_duration((now - start).total_seconds()) if start else UNKNOWN
 
@@ -111,7 +111,7 @@ def containers(template: Object) -> list[str]:
 
 
 def addresses(status: Object) -> str:
-    """Where a load balancer is reached, by address or else by name, sorted."""
+    """The addresses, or else host names, of a load balancer, sorted."""
     points = items(status, "loadBalancer", "ingress")
     return ",".join(sorted({string(point, "ip") or string(point, "hostname") for point in points} - {""}))
 

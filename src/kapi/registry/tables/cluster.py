@@ -1,4 +1,4 @@
-"""The cluster itself and what every namespace holds: nodes, namespaces, events, configuration, quotas, leases."""
+"""Tables of nodes, namespaces, events, configuration, quotas and leases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROLE_LABEL = "kubernetes.io/role"
 
 
 def _node_status(obj: Object) -> str:
-    """Ready or not, by the last condition that says so, and whether new pods may come."""
+    """The status of a node: Ready or NotReady by its last Ready condition, and SchedulingDisabled."""
     found = [each for each in cells.items(obj, "status", "conditions") if each.get("type") == "Ready"]
     status = "Unknown"
     if found:
@@ -70,7 +70,7 @@ def _source(obj: Object) -> str:
 
 
 def _event(obj: Object, now: dt.datetime) -> list[Any]:
-    """An event in its core form. Newer clients say with series and eventTime what timestamps and count used to say."""
+    """The row of an event in its core form. Newer clients set series and eventTime instead of timestamps and count."""
     first = obj.get("firstTimestamp") or obj.get("eventTime")
     last, times = obj.get("lastTimestamp") or first, obj.get("count") or 1
     series = obj.get("series")

@@ -1,7 +1,7 @@
 """Tables of custom kinds, made at run time from the printer columns of their definitions.
 
 A definition gives each column a name, a type and a JSONPath; here that becomes a `Table` like those of the built-in
-kinds. The words in cells are those of the reference, whose printing is Go's: `<no value>` for a null, `1e+06` for the
+kinds. The texts in cells are those of kube-apiserver, which prints as Go does: `<no value>` for a null, `1e+06` for the
 fraction 1000000.0, compact JSON for anything with parts.
 """
 
@@ -74,7 +74,7 @@ def _column(column: Object) -> Column:
 
 
 def _reader(path: Path, cell: Cell) -> Callable[[Object, dt.datetime], Any]:
-    """Makes one cell: of the first value found, however many there are, or null."""
+    """The function that makes one cell: from the first value found, or null."""
     find = path.find
 
     def read(obj: Object, now: dt.datetime) -> Any:
@@ -131,7 +131,7 @@ def _boolean(value: Any, _now: dt.datetime) -> bool | None:
 
 
 def _date(value: Any, now: dt.datetime) -> str | None:
-    """The time since then. Texts that mean no time are unknown, those that are no time invalid."""
+    """The duration since a time; `<unknown>` for an empty time, `<invalid>` for a text that is none."""
     if type(value) is not str:
         return None
     if value in ("", "null"):
@@ -159,7 +159,7 @@ _CELLS: Final[dict[str, Cell]] = {
 
 
 def _json(value: Any) -> str:
-    """Compact JSON, keys sorted. Objects come from a decoder that bounds their depth."""
+    """Compact JSON with sorted keys. Objects come from a decoder that bounds their depth."""
     if isinstance(value, dict):
         return f"{{{','.join(f'{_json(key)}:{_json(value[key])}' for key in sorted(value))}}}"
     if isinstance(value, list):
@@ -168,7 +168,7 @@ def _json(value: Any) -> str:
 
 
 def _escape_markup(text: str) -> str:
-    """Without the characters that a browser or an old script engine could stumble over."""
+    """The text with the characters escaped that Go's encoder escapes for HTML and JavaScript."""
     return text.translate(_MARKUP)
 
 
@@ -183,7 +183,7 @@ def _json_number(value: float) -> str:
 
 
 def _number_text(value: float) -> str:
-    """The shortest digits that read back the same; an exponent below 1e-4 and from a million on."""
+    """The shortest digits that parse to the same number; with an exponent below 1e-4 and from a million on."""
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         return _plain(value)
     _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

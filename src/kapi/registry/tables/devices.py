@@ -1,4 +1,4 @@
-"""Devices that pods claim: classes, claims, and what drivers publish about nodes."""
+"""Tables of device classes, resource claims and resource slices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What extends and guards the API: webhooks, admission policies, API services and flow control.
+"""Tables of webhooks, admission policies, API services and flow control.
 
-Flow schemas are the one kind whose list is not shown in the order of names but in the order they are matched.
+Flow schemas are the only kind whose list is not sorted by name but in the order in which they are matched.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _policy(rules: str) -> Row:
 
 
 def _selector_dump(selector: Object) -> str:
-    """A label selector in the notation of Go's protobuf printer, which is what the reference puts in this cell."""
+    """A label selector in the notation of Go's protobuf printer, which kube-apiserver prints in this cell."""
     labels = "".join(f"{key}: {value}," for key, value in sorted(cells.part(selector, "matchLabels").items()))
     expressions = "".join(
         f"LabelSelectorRequirement{{Key:{cells.string(each, 'key')},Operator:{cells.string(each, 'operator')},"
@@ -58,7 +58,7 @@ def _selector_dump(selector: Object) -> str:
 
 
 def _parameter(reference: Object) -> str:
-    """Which parameters a binding uses. A star stands for the namespace of the request, or for none at all."""
+    """The parameters of a binding. A star stands for the namespace of the request, or for none."""
     if name := cells.string(reference, "name"):
         return f"{cells.string(reference, 'namespace') or '*'}/{name}"
     selector = reference.get("selector")

@@ -1,4 +1,4 @@
-"""How pods are reached: services, endpoints, ingresses, network policies and the addresses they use."""
+"""Tables of services, endpoints, ingresses, network policies and IP addresses."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _endpoint_slice(obj: Object, now: dt.datetime) -> list[Any]:
 
 
 def _hosts(rules: list[Object]) -> str:
-    """The first hosts. What is counted as more are rules, with or without a host, once the list is full."""
+    """The first hosts. Once the list is full, the remaining rules are counted, with or without a host."""
     shown: list[str] = []
     for rule in rules:
         if len(shown) == _SHOWN:

@@ -1,8 +1,8 @@
-"""Pods, and the one word that says how a pod is: the STATUS column.
+"""The table of Pods, and the STATUS column.
 
-The word starts as the phase and is overruled by whatever says more: the reason on the pod, the first init container
-that is not done, the state of the containers, and at last the deletion of the pod. Restarts are folded on the way,
-because which containers count depends on how far the pod has come.
+The status starts as the phase and is replaced by what is more specific: the reason of the Pod, the first init container
+that is not done, the state of the containers, and finally the deletion of the Pod. Restarts are counted in the same
+pass, because the containers that count depend on the progress of the Pod.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _FINISHED = {
 
 
 class _Restarts(NamedTuple):
-    """How often containers were restarted, and when the last of them had ended before."""
+    """The number of restarts, and the time of the last termination before a restart."""
 
     times: int = 0
     last: dt.datetime | None = None
 
     def plus(self, container: Object) -> _Restarts:
-        """With those of one more container."""
+        """The sum with the restarts of another container."""
         ended = parse_time(cells.string(container, "lastState", "terminated", "finishedAt"))
         last = self.last
         if ended and (last is None or last < ended):
@@ -47,14 +47,14 @@ class _Restarts(NamedTuple):
         return _Restarts(self.times + cells.count(container, "restartCount"), last)
 
     def text(self, now: dt.datetime) -> str:
-        """As the column shows it: `0`, or `3 (5m ago)`."""
+        """The text of the column: `0`, or `3 (5m ago)`."""
         if not self.times or self.last is None:
             return str(self.times)
         return f"{self.times} ({human_duration((now - self.last).total_seconds())} ago)"
 
 
 class _Initialization(NamedTuple):
-    """How far the init containers have come. `reason` is empty once nothing waits for them."""
+    """The progress of the init containers. `reason` is empty once all are done."""
 
     reason: str
     ready: int
@@ -63,7 +63,7 @@ class _Initialization(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """What the ordinary containers make of the pod."""
+    """The status from the regular containers."""
 
     reason: str
     ready: int
@@ -71,7 +71,7 @@ class _Running(NamedTuple):
 
 
 def _ending(terminated: Object) -> str:
-    """Why a container ended: the reason if one was given, else the signal, else the exit code."""
+    """The reason of a terminated container, else its signal, else its exit code."""
     if reason := cells.string(terminated, "reason"):
         return reason
     if signal := cells.count(terminated, "signal"):
@@ -80,7 +80,7 @@ def _ending(terminated: Object) -> str:
 
 
 def _sidecars(spec: Object) -> set[str]:
-    """The names of the init containers that keep running beside the others."""
+    """The names of the sidecars: init containers that keep running."""
     return {
         cells.string(each, "name")
         for each in cells.items(spec, "initContainers")
@@ -89,7 +89,7 @@ def _sidecars(spec: Object) -> set[str]:
 
 
 def _waiting_for(state: Object, index: int, total: int) -> str:
-    """What the pod waits for when this init container is not done."""
+    """The status of a Pod whose init container at an index is not done."""
     if "terminated" in state:
         return f"Init:{_ending(cells.part(state, 'terminated'))}"
     waiting = cells.string(state, "waiting", "reason")
@@ -99,7 +99,7 @@ def _waiting_for(state: Object, index: int, total: int) -> str:
 
 
 def _initialization(spec: Object, status: Object, sidecars: set[str]) -> _Initialization:
-    """Walk the init containers up to the first that holds the pod back; those behind it have not begun."""
+    """The progress up to the first init container that is not done; those after it have not started."""
     total = len(cells.items(spec, "initContainers"))
     ready, restarts, sidecar_restarts = 0, _Restarts(), _Restarts()
     for index, container in enumerate(cells.items(status, "initContainerStatuses")):
@@ -118,7 +118,7 @@ def _initialization(spec: Object, status: Object, sidecars: set[str]) -> _Initia
 
 
 def _running(status: Object, reason: str, restarts: _Restarts) -> _Running:
-    """Walk the containers from the last to the first, so that the first one with something to say has the last word."""
+    """The status from the containers, from the last to the first, so that the first one with a reason determines it."""
     ready, has_running, failure = 0, False, ""
     for container in reversed(cells.items(status, "containerStatuses")):
         restarts = restarts.plus(container)
@@ -138,7 +138,7 @@ def _running(status: Object, reason: str, restarts: _Restarts) -> _Running:
 
 
 def _not_all_completed(status: Object, failure: str, *, has_running: bool) -> str:
-    """The better word for a pod whose first container completed while others did not; empty when all completed."""
+    """The status of a Pod whose first container completed while others did not; empty when all completed."""
     conditions = cells.items(status, "conditions")
     # Any Ready condition counts here, not only the first.
     if has_running and any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
@@ -154,7 +154,7 @@ def _base_reason(status: Object) -> str:
 
 
 def _deletion(pod: Object, status: Object) -> str:
-    """The word for a pod that is being deleted; empty when it is not, or has already ended."""
+    """The status of a Pod that is being deleted; empty when it is not, or has already terminated."""
     if not cells.is_deleting(pod):
         return ""
     if status.get("reason") == "NodeLost":

@@ -1,4 +1,4 @@
-"""Volumes, the claims on them, the classes they are made by and the drivers that serve them."""
+"""Tables of volumes, claims, storage classes and CSI drivers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _access_modes(modes: list[str]) -> str:
 
 
 def _class_of(obj: Object) -> str:
-    """The storage class; the annotation that came before the field still wins."""
+    """The storage class; the older annotation takes precedence over the field."""
     annotated = cells.part(obj, "metadata", "annotations").get(_BETA_CLASS)
     return cells.string(obj, "spec", "storageClassName") if annotated is None else str(annotated)
 

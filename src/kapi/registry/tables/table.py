@@ -1,7 +1,7 @@
-"""What a table is: named columns, and a function that makes the cells of one object.
+"""A table: named columns, and a function that makes the cells of one object.
 
-This is the whole contract between the kinds in this package and the server, which asks for a table and fills in rows. A
-table knows one kind; it does no I/O and never changes the object it is shown.
+This is the contract between the kinds in this package and the server, which fills in the rows. A table is of one kind;
+it does no I/O and never changes an object.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kapi.cache.watchcache import Item
 
     Row = Callable[[Object, dt.datetime], list[Any]]
-    """Makes the cells of an object as of a moment; the moment is what ages are counted to."""
+    """The function that makes the cells of an object; ages are counted to the given moment."""
 
 
 class Column(NamedTuple):
-    """A column: what kubectl prints above it and how. A priority above zero is shown by `-o wide` only."""
+    """A column of a Table. One with a priority above zero is shown by `-o wide` only."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 def text(name: str, description: str) -> Column:
-    """A column that is always shown. Its cells are mostly strings, but numbers stay numbers."""
+    """A column that is always shown. Most cells are strings, but numbers stay numbers."""
     return Column(name, "string", "", description)
 
 
@@ -45,7 +45,7 @@ def integer(name: str, description: str) -> Column:
 
 
 def boolean(name: str, description: str) -> Column:
-    """A column of yes or no."""
+    """A column of booleans."""
     return Column(name, "boolean", "", description)
 
 
@@ -86,7 +86,7 @@ class Table:
         return self._row(obj, now)
 
     def conditions(self, obj: Object) -> list[Object]:
-        """What is remarkable about the row as a whole; mostly nothing."""
+        """The conditions of the row, such as Completed; none for most kinds."""
         return self._conditions(obj)
 
     def arrange(self, items: Sequence[Item]) -> Sequence[Item]:

@@ -1,4 +1,4 @@
-"""What runs pods: deployments and their like, jobs, and the disruption budgets that protect them."""
+"""Tables of deployments and other workloads, jobs, and disruption budgets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _JOB_STATES = (
     ("FailureTarget", "FailureTarget"),
     ("SuccessCriteriaMet", "SuccessCriteriaMet"),
 )
-"""The conditions of a job that are worth a word, the weightiest first; the empty one stands for its deletion."""
+"""The conditions of a job that its status shows, by precedence; the empty one stands for its deletion."""
 
 
 def _pod_containers(obj: Object) -> list[str]:
@@ -35,7 +35,7 @@ def _pod_containers(obj: Object) -> list[str]:
 
 
 def _deployment_selector(spec: Object) -> str:
-    """Empty rather than `<none>` when nothing is selected: this printer alone has no marker."""
+    """The selector; empty rather than `<none>` when there is none, as only this printer does."""
     try:
         return str(from_label_selector(spec.get("selector")))
     except SelectorError:
