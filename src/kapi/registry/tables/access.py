@@ -37,7 +37,7 @@ def _binding(obj: Object, now: dt.datetime) -> list[Any]:
 
 
 def _signing_state(status: Object) -> str:
-    """The status of a request: Denied over Approved, and Failed or Issued after either."""
+    """The status of a request: Denied, Approved or Pending, then Failed and Issued."""
     conditions = {cells.string(each, "type") for each in cells.items(status, "conditions")}
     words = [next((word for word in ("Denied", "Approved") if word in conditions), "Pending")]
     if "Failed" in conditions:

@@ -33,7 +33,7 @@ _encode_text = msgspec.json.Encoder().encode
 _MAX_INT64: Final = 2**63 - 1
 _MIN_INT64: Final = -(2**63)
 _EXACT: Final = 2**53
-# Durations of the reference are 64-bit counts of nanoseconds and stop here.
+# Durations in Go are 64-bit counts of nanoseconds and stop here.
 _LONGEST: Final = _MAX_INT64 / 1e9
 
 _DEFAULT: Final[Sequence[Object]] = (
@@ -44,7 +44,7 @@ _DEFAULT: Final[Sequence[Object]] = (
 def custom_table(columns: Sequence[Object]) -> Table:
     """The table for the `additionalPrinterColumns` of one version; name and age when there are none.
 
-    Never fails: from the first column whose path cannot be read on, columns are left out, as in the reference.
+    Never fails: from the first column whose path cannot be read on, columns are left out, as by kube-apiserver.
     """
     shown = [NAME]
     readers: list[Callable[[Object, dt.datetime], Any]] = []

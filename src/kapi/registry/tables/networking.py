@@ -161,7 +161,7 @@ def _parent(reference: Object) -> str:
 
 def _ip_address(obj: Object, now: dt.datetime) -> list[Any]:
     parent = cells.part(obj, "spec").get("parentRef")
-    # The age has no column; the reference sends it all the same, and clients skip cells they have no column for.
+    # The age has no column; kube-apiserver sends it all the same, and clients skip cells they have no column for.
     return [cells.name(obj), cells.NONE if parent is None else _parent(parent), cells.age(obj, now)]
 
 
