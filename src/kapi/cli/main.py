@@ -69,6 +69,12 @@ def _add_up(parser: Parser) -> None:
         metavar="SECONDS",
         help="how long Events are kept (default: 3600)",
     )
+    parser.add_argument(
+        "--service-cluster-ip-range",
+        default="10.0.0.0/24",
+        metavar="CIDR[,CIDR]",
+        help="the range of cluster IPs, or one of each IP family (default: 10.0.0.0/24)",
+    )
 
 
 def _up(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from kapi.base.loop import run as run_loop
 from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.controllers.names import enabled_controllers
-from kapi.controlplane.options import OptionError, Options, check_storage, parse_bind
+from kapi.controlplane.options import OptionError, Options, check_storage, parse_bind, parse_service_cidrs
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def run(
     history_seconds: float,
     controllers: str,
     event_ttl: float,
+    service_cluster_ip_range: str,
     log_level: str,
 ) -> int:
     """Run until stopped; returns the exit status."""
@@ -51,6 +52,7 @@ def run(
             history_seconds,
             enabled_controllers(controllers),
             event_ttl,
+            parse_service_cidrs(service_cluster_ip_range),
         )
         configure(log_level)
         return run_loop(_main(options))

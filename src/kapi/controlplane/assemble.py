@@ -104,7 +104,11 @@ class ControlPlane:
         self._storage = storage = await self._open_storage()
         storage.on_failure = self._storage_failed
         self.catalog = catalog = Catalog(
-            storage, self.clock, retention=options.history_seconds, converter_for=self._converter
+            storage,
+            self.clock,
+            retention=options.history_seconds,
+            converter_for=self._converter,
+            service_cidrs=options.service_cidrs,
         )
         await catalog.load()
         self.metrics.observe(catalog, self.health)
@@ -124,7 +128,7 @@ class ControlPlane:
         host = f"[{options.host}]" if ":" in options.host else options.host
         services.address = f"{host}:{server.port}"
         self.url = f"https://{services.address}"
-        await bootstrap.ensure_objects(self.transport, server.port)
+        await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         self._spawn(self.metrics.watch_loop_lag())
         history = options.history_seconds

@@ -11,10 +11,17 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
+from kapi.api.meta import is_deleting
+from kapi.api.patch.mergepatch import APPLY_PATCH, MERGE_PATCH
 from kapi.base.tls import Authority, KeyPair, ensure_private_key, local_names, service_names, write_private
 from kapi.codec import json, yaml
+from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, AddressRange
+from kapi.registry.kinds.core.service.records import DEFAULT_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kapi.api.meta import Object
@@ -23,9 +30,12 @@ if TYPE_CHECKING:
 
 MASTERS = "system:masters"
 ADMIN = "kubernetes-admin"
-SERVICE_IP = "10.0.0.1"
 DEFAULT_NAMESPACE = "default"
+_SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public", "kube-node-lease")
+
+
+_log = structlog.get_logger("kapi.controlplane")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,11 @@ def ensure_credentials(options: Options) -> Credentials:
     server = KeyPair(directory / "server.crt", directory / "server.key")
     admin = KeyPair(directory / "admin.crt", directory / "admin.key")
     authority = Authority.ensure(ca, "kapi")
-    names = [*local_names(), *service_names("kubernetes", "default", "cluster.local"), SERVICE_IP]
+    names = [
+        *local_names(),
+        *service_names("kubernetes", "default", "cluster.local"),
+        first_address(options.service_cidrs),
+    ]
     if options.host not in ("0.0.0.0", "::"):  # noqa: S104 (a comparison, not a bind)
         names.append(options.host)
     authority.ensure_server(server, names)
@@ -100,9 +114,16 @@ def _data(path: Path) -> str:
 # -- objects --------------------------------------------------------------------------------------------------------
 
 
-async def ensure_objects(transport: InProcessTransport, port: int) -> None:
+def first_address(service_cidrs: Sequence[str]) -> str:
+    """The cluster IP of the Service `kubernetes`: the first address of the primary range."""
+    return AddressRange(service_cidrs[0]).first
+
+
+async def ensure_objects(
+    transport: InProcessTransport, port: int, service_cidrs: Sequence[str] = (DEFAULT_SERVICE_CIDR,)
+) -> None:
     """Create what every cluster has, all at once; what is there already stays as it is."""
-    work = [_ensure_default(transport, port)]
+    work = [_ensure_default(transport, port, service_cidrs)]
     work += [_ensure_namespace(transport, name) for name in SYSTEM_NAMESPACES if name != DEFAULT_NAMESPACE]
     for name, value, description in _PRIORITY_CLASSES:
         body = {"metadata": {"name": name}, "value": value, "description": description}
@@ -112,10 +133,51 @@ async def ensure_objects(transport: InProcessTransport, port: int) -> None:
             raise outcome
 
 
-async def _ensure_default(transport: InProcessTransport, port: int) -> None:
-    """The default namespace, and in it the service of the server."""
+async def _ensure_default(transport: InProcessTransport, port: int, service_cidrs: Sequence[str]) -> None:
+    """The default namespace, the range of cluster IPs, and the Service of the server."""
     await _ensure_namespace(transport, DEFAULT_NAMESPACE)
-    await _ensure(transport, f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/services", _service(port))
+    await _ensure_service_cidr(transport, service_cidrs)
+    try:
+        service = _service(port, first_address(service_cidrs))
+        await _ensure(transport, f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/services", service)
+    except BootstrapError as error:
+        # Its address may have been given to another object while the Service was deleted. Clients can work without it.
+        _log.warning("the Service kubernetes cannot be created", error=str(error))
+
+
+async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Sequence[str]) -> None:
+    """The ServiceCIDR `kubernetes` of `--service-cluster-ip-range`, ready, as kube-apiserver makes it.
+
+    One that exists is not changed, except that a second IP family is added.
+    """
+    path = f"{_SERVICE_CIDRS}/{DEFAULT_NAME}"
+    await _ensure(transport, _SERVICE_CIDRS, {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [*service_cidrs]}})
+    found = await transport.request("GET", path)
+    current: Object = json.decode(await found.read())
+    stored = current["spec"]["cidrs"]
+    if stored == [service_cidrs[0]] != [*service_cidrs]:
+        change: Object = {"spec": {"cidrs": [*service_cidrs]}}
+        await _send(transport, "PATCH", path, change, MERGE_PATCH)
+    elif stored != [*service_cidrs]:
+        _log.warning("the ServiceCIDR kubernetes is not --service-cluster-ip-range", cidrs=stored)
+    conditions = (current.get("status") or {}).get("conditions") or ()
+    if is_deleting(current) or any(one.get("type") == "Ready" for one in conditions):
+        return
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": current["metadata"]["creationTimestamp"],
+    }
+    status = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": DEFAULT_NAME},
+        "status": {"conditions": [condition]},
+    }
+    options = "fieldManager=kubernetes-service-cidr-controller&force=true"
+    await _send(transport, "PATCH", f"{path}/status?{options}", status, APPLY_PATCH)
 
 
 _PRIORITY_CLASSES = (
@@ -124,11 +186,11 @@ _PRIORITY_CLASSES = (
 )
 
 
-def _service(port: int) -> Object:
+def _service(port: int, address: str) -> Object:
     return {
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
-            "clusterIP": SERVICE_IP,
+            "clusterIP": address,
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
         },
     }
@@ -144,7 +206,13 @@ async def _ensure(transport: InProcessTransport, path: str, body: Object) -> Non
     await found.read()
     if found.status == 200:
         return
-    made = await transport.request("POST", path, {"content-type": "application/json"}, json.encode(body))
-    answer = await made.read()
-    if made.status not in (201, 409):
-        raise BootstrapError(f"creating {path}/{name} was answered with {made.status}: {answer.decode()}")
+    await _send(transport, "POST", path, body)
+
+
+async def _send(
+    transport: InProcessTransport, method: str, path: str, body: Object, content_type: str = "application/json"
+) -> None:
+    answer = await transport.request(method, path, {"content-type": content_type}, json.encode(body))
+    text = await answer.read()
+    if answer.status not in (200, 201, 409):
+        raise BootstrapError(f"{method} {path} was answered with {answer.status}: {text.decode()}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+
+from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, SHORTEST_IPV6_PREFIX
 
 DEFAULT_DATA_DIR = Path(".kapi")
 DEFAULT_BIND = "127.0.0.1:6443"
@@ -30,6 +33,9 @@ class Options:
     event_seconds: float = 3600.0
     """How long Events are kept after they were last written."""
 
+    service_cidrs: tuple[str, ...] = (DEFAULT_SERVICE_CIDR,)
+    """The ranges of cluster IPs, at most one per IP family, the primary one first."""
+
     @property
     def kubeconfig_path(self) -> Path:
         """Where the admin's kubeconfig is written."""
@@ -44,6 +50,25 @@ def parse_bind(text: str) -> tuple[str, int]:
     if not colon or not host or not number or int(port) > 65535:
         raise OptionError(f"--bind {text!r}: expected HOST:PORT with a port from 0 to 65535, such as {DEFAULT_BIND}")
     return host, int(port)
+
+
+def parse_service_cidrs(text: str) -> tuple[str, ...]:
+    """Read the ranges of cluster IPs: one, or one of each IP family by a comma, the primary one first."""
+    flag = f"--service-cluster-ip-range {text!r}"
+    try:
+        networks = [ipaddress.ip_network(one.strip()) for one in text.split(",")]
+    except ValueError as error:
+        raise OptionError(f"{flag}: {error}; expected one or two ranges such as {DEFAULT_SERVICE_CIDR}") from None
+    if len({network.version for network in networks}) != len(networks):
+        raise OptionError(f"{flag}: expected at most one range of IPv4 and one of IPv6")
+    for network in networks:
+        if network.version == 6 and network.prefixlen < SHORTEST_IPV6_PREFIX:
+            raise OptionError(
+                f"{flag}: the prefix of {network} is too short; expected /{SHORTEST_IPV6_PREFIX} or longer"
+            )
+        if network.num_addresses < 8:
+            raise OptionError(f"{flag}: {network} has fewer than 8 addresses")
+    return tuple(map(str, networks))
 
 
 def check_storage(text: str) -> str:

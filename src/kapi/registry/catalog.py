@@ -16,6 +16,7 @@ from kapi.registry.builtins import GROUPS
 from kapi.registry.custom.definitions import Definitions
 from kapi.registry.encoding import BodyReader, CustomReader, head_of
 from kapi.registry.fieldmanagers import FieldManagers
+from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR
 from kapi.registry.resource import Resource
 from kapi.registry.store import Store
 from kapi.registry.strategies import CONVERSIONS, SCHEMAS, STORES, strategies
@@ -23,7 +24,7 @@ from kapi.registry.strategy import PlainStrategy
 from kapi.storage.keys import resource_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
@@ -48,15 +49,16 @@ class Catalog:
         *,
         retention: float = RETENTION,
         converter_for: ConverterFor | None = None,
+        service_cidrs: Sequence[str] = (DEFAULT_SERVICE_CIDR,),
     ) -> None:
         self.storage = storage
         self.clock = clock
         self.changes = 0
         self.groups: dict[str, dict[str, dict[str, Resource]]] = {}
-        self._strategies = strategies()
         self._stores: dict[GroupResource, Store] = {}
         self._readers: dict[str, BodyReader] = {}
         self.hub = CacheHub(storage, self._reader, clock=clock, retention=retention)
+        self._strategies = strategies(self.hub, service_cidrs)
         for group in GROUPS:
             self._add_group(group)
         self._built_in = {group: frozenset(versions) for group, versions in self.groups.items()}

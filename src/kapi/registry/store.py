@@ -22,7 +22,6 @@ from kapi.storage.interface import Delete, Put
 from kapi.storage.keys import object_key, resource_prefix
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
     from kapi.api.meta import GroupVersionKind, Object
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
     from kapi.registry.strategy import Strategy
     from kapi.schema.builtin.typed import ObjectSchema
     from kapi.storage.interface import Entry, Operation, Storage
+
+CATCH_UP_SECONDS = 3.0
+"""How long a writer that lost a race waits for the watch cache to have the state that won."""
 
 ReadyItem = NewType("ReadyItem", Item)
 """An item that its store can show without waiting: nothing is left to be converted by a webhook."""
@@ -49,8 +51,6 @@ class Store:
 
     converter: Converter | None = None
     """The webhook that converts between the versions of the kind; None where none is needed."""
-    lock: asyncio.Lock | None = None
-    """Held during every write of a kind whose writes must not overlap."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Store:
     # -- committing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
-        """Commit an object as it is, with what belongs to it; RevisionMismatch when a key is not at its revision."""
+        """Commit an object as it is, and companions; RevisionMismatch when a key is not at the expected revision."""
         return await self._put(key, cast("StoredObject", obj), expected, companions)
 
     async def _put(self, key: str, obj: StoredObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
@@ -208,10 +208,17 @@ class Store:
         return ReadyItem(item)
 
     async def remove(self, item: Item, companions: Sequence[Operation] = ()) -> int:
-        """Commit the removal of an item and return its revision; RevisionMismatch when it is not the latest."""
+        """Commit the removal of an item, and companions; RevisionMismatch when a key is not at the expected revision.
+
+        Returns the revision of the commit.
+        """
         if companions:
             return await self.storage.commit((Delete(item.key, item.revision), *companions))
         return await self.storage.delete(item.key, item.revision)
+
+    async def catch_up(self) -> None:
+        """Wait for the watch cache to have what storage has. It has it already, unless another server wrote it."""
+        await self.hub.wait_for(await self.storage.latest(), seconds=CATCH_UP_SECONDS)
 
     async def unchanged(self, item: ReadyItem) -> ReadyItem:
         """The outcome of an update that changes nothing."""

@@ -45,17 +45,18 @@ from kapi.registry.kinds.core import (
 )
 from kapi.registry.kinds.core.events import to_core_v1, to_events_v1
 from kapi.registry.kinds.core.pod import pods
-from kapi.registry.kinds.core.service import services
-from kapi.registry.kinds.core.service.allocators import ServicePools
+from kapi.registry.kinds.core.service.records import ServiceRecords
+from kapi.registry.kinds.core.service.services import ServiceStrategy
 from kapi.registry.kinds.networking import ingresses, networkpolicies, servicecidrs
 from kapi.registry.kinds.storage import attachments, classes, csi
 from kapi.registry.namespacestore import NamespaceStore
 from kapi.schema.builtin.definitionsv1beta1 import definition_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import CacheHub
     from kapi.registry.store import Store
     from kapi.registry.strategy import Strategy
     from kapi.schema.builtin.typed import ObjectSchema
@@ -77,7 +78,6 @@ _MODULES = (
     resourcequotas,
     secrets,
     serviceaccounts,
-    services,
     # apps
     controllerrevisions,
     daemonsets,
@@ -112,10 +112,10 @@ _MODULES = (
 )
 
 
-def strategies() -> dict[tuple[str, str], Strategy]:
-    """Return the strategies by (group, kind). Services allocate from pools, so every control plane has its own."""
+def strategies(hub: CacheHub, service_cidrs: Sequence[str]) -> dict[tuple[str, str], Strategy]:
+    """Return the strategies by (group, kind). That of Service reads what is allocated from the watch cache."""
     gathered = {kind: strategy for module in _MODULES for kind, strategy in module.STRATEGIES.items()}
-    return {**gathered, ("", "Service"): services.ServiceStrategy(ServicePools())}
+    return {**gathered, ("", "Service"): ServiceStrategy(ServiceRecords(hub, service_cidrs))}
 
 
 STORES: dict[tuple[str, str], type[Store]] = {

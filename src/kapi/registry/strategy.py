@@ -44,11 +44,10 @@ class Companions(NamedTuple):
 
     operations: Sequence[Operation] = ()
     """Writes and checks of further keys, each with the revision it expects; after a mismatch the hook decides again."""
+    obj: Object | None = None
+    """The object with the values that were chosen for it; None: it is committed as it is."""
     done: Callable[[bool], None] | None = None
-    """Called once with the outcome of the commit, even if the request no longer waits for it.
-
-    For what a kind still holds in memory, as Services do their addresses; what `operations` write needs no such call.
-    """
+    """Called once with the outcome of the commit, even if the request no longer waits for it."""
 
 
 class Strategy:
@@ -144,9 +143,10 @@ class Strategy:
     def commit_with(self, write: Write, obj: Object | None, old: Object | None) -> Companions | None:
         """Return what must be committed together with this write; `obj` is None when the object is deleted.
 
-        Called last before the commit, on the event loop, and again after every commit that failed because the object
-        or a companion had changed. It may write what it chose (a cluster IP, a node port) into `obj`, and raises
-        `Invalid` where there is nothing to choose. Not called for dry runs, for which `prepare_*` may put placeholders.
+        Called last before the commit, on the event loop, and again after every commit that failed because a companion
+        had changed. `obj` is not changed: what was chosen for it (a cluster IP, a node port) is in `Companions.obj`.
+        Raises `Invalid` where there is nothing to choose. Not called for dry runs, for which `prepare_*` may put
+        placeholders.
         """
         return None
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 GENERATE_ATTEMPTS = 8
 MAX_REVISION_DIGITS = 19
-CATCH_UP_SECONDS = 3.0
-"""How long a writer that lost a race waits for the watch cache to have the state that won."""
 
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _DUPLICATE_OWNERS = (
@@ -112,13 +110,9 @@ async def _until_committed(store: Store, attempt: Callable[[], Coroutine[Any, An
     """Repeat an attempt while what it read changes before its commit: the one place where a lost race is handled."""
     while True:
         try:
-            if store.lock is None:
-                return await attempt()
-            async with store.lock:
-                return await attempt()
-        except RevisionMismatch as lost:
-            # The cache has the state that won, unless another server wrote it.
-            await store.hub.wait_for(lost.actual, seconds=CATCH_UP_SECONDS)
+            return await attempt()
+        except RevisionMismatch:
+            await store.catch_up()
 
 
 # -- convert, default, record field owners, mutating admission -------------------------------------------------------
@@ -192,14 +186,6 @@ def _drop_duplicate_owners(write: Write, metadata: Object, when: str) -> None:
 
 async def create(write: Write, source: Source) -> Written:
     """Store a new object."""
-    store = write.store
-    if store.lock is None:
-        return await _create(write, source)
-    async with store.lock:
-        return await _create(write, source)
-
-
-async def _create(write: Write, source: Source) -> Written:
     store = write.store
     write.operation, write.old = CREATE, None
     obj = await _wanted(write, source, store.object_scope, None)
@@ -276,18 +262,15 @@ async def _insert(write: Write, obj: HubObject) -> Written:
     except ValueError:
         wrong = invalid("metadata.name", name, "may not contain control characters")
         raise Invalid.of(store.group_kind, name, [wrong]) from None
-    while True:
-        existing = store.cache.get(key)
-        if existing is not None:
-            raise _exists(store, metadata, existing)
-        if write.dry_run:
-            return Written(store.preview(key, obj), created=True)
-        try:
-            return Written(await _commit(write, key, obj, 0), created=True)
-        except RevisionMismatch as lost:
-            if lost.key == key:
-                raise _exists(store, metadata, store.cache.get(key)) from None
-            # Something that is committed with the object has changed, so that is decided again; the object is not.
+    existing = store.cache.get(key)
+    if existing is not None:
+        raise _exists(store, metadata, existing)
+    if write.dry_run:
+        return Written(store.preview(key, obj), created=True)
+    try:
+        return Written(await _commit(write, key, obj, 0), created=True)
+    except RevisionMismatch:
+        raise _exists(store, metadata, store.cache.get(key)) from None
 
 
 def _exists(store: Store, metadata: Object, existing: Item | None) -> AlreadyExists:
@@ -332,7 +315,7 @@ async def _update_or_create(
     await may_create()
     name = write.name
     try:
-        return await _create(write, _Missing(write, source))
+        return await create(write, _Missing(write, source))
     except AlreadyExists:
         # Another client was faster to create it: update that.
         write.name = name
@@ -525,12 +508,22 @@ async def _replace(write: Write, item: ReadyItem, obj: HubObject, old: HubObject
 
 
 async def _commit(write: Write, key: str, obj: HubObject, expected: int) -> ReadyItem:
-    """Commit an object, with what its kind commits together with it."""
+    """Commit an object, with what its kind commits together with it.
+
+    When a companion has changed meanwhile, the kind chooses again; the object is not decided again.
+    """
     store = write.store
-    companions = store.strategy.commit_with(write, obj, write.old)
-    if companions is None:
-        return await store.put(key, obj, expected)
-    return await _followed(store.put(key, obj, expected, companions.operations), companions.done)
+    while True:
+        companions = store.strategy.commit_with(write, obj, write.old)
+        if companions is None:
+            return await store.put(key, obj, expected)
+        chosen = obj if companions.obj is None else HubObject(companions.obj)
+        try:
+            return await _followed(store.put(key, chosen, expected, companions.operations), companions.done)
+        except RevisionMismatch as lost:
+            if lost.key == key:
+                raise
+        await store.catch_up()
 
 
 async def _remove(write: Write, item: ReadyItem, old: HubObject) -> Written:

@@ -4,6 +4,13 @@ Keys are the wall between kinds and between namespaces: a list reads one prefix,
 its prefix would read someone else's objects. That has happened to others (CVE-2015-5305: `..` in a name;
 CVE-2022-3162: a prefix without its closing slash). Hence every segment is checked here, whatever was checked before,
 and every prefix ends with `/`. Pure functions; no I/O.
+
+Besides objects there are reservations: records that make a value unique across objects, committed together with the
+object that takes the value, so that of two servers one is refused. No API serves them. They lie at
+`/registry/reservations/<what>/<name>`; no API group can have that name, for a group that is not built in has a dot.
+
+    /registry/reservations/nodeports/<port // 32>       which Services hold the node ports of a block of 32
+    /registry/reservations/resourcenames/<group>        written whenever a definition of the group takes or frees names
 """
 
 from __future__ import annotations
@@ -16,6 +23,9 @@ ROOT = "/registry/"
 
 CORE = "core"
 """How the legacy group, whose name is empty, is spelled in keys."""
+
+RESERVATIONS = "reservations"
+"""What stands in place of a group in the keys of reservations."""
 
 # One pattern for all segments: not a slash (path), not a percent sign (somebody may unquote once more), no control
 # character, no lone surrogate (cannot be written as UTF-8).
@@ -60,6 +70,11 @@ def resource_prefix(group: str, resource: str, namespace: str = "") -> str:
 def object_key(group: str, resource: str, namespace: str, name: str) -> str:
     """The key of one object; `namespace` is empty for cluster-scoped ones."""
     return resource_prefix(group, resource, namespace) + _segment("name", name)
+
+
+def reservation_key(what: str, name: str) -> str:
+    """The key of a reservation."""
+    return f"{ROOT}{RESERVATIONS}/{_segment('kind of reservation', what)}/{_segment('name', name)}"
 
 
 def parse_key(key: str) -> Location:

@@ -54,6 +54,7 @@ def _run(tmp_path, **options):
         "history_seconds": 300.0,
         "controllers": "*",
         "event_ttl": 3600.0,
+        "service_cluster_ip_range": "10.0.0.0/24",
         "log_level": "error",
     }
     return run(**{**defaults, **options})
@@ -69,6 +70,10 @@ def _run(tmp_path, **options):
         ({"bind": "127.0.0.1:70000"}, "kapi: --bind '127.0.0.1:70000': expected HOST:PORT"),
         ({"storage": "floppy"}, "kapi: --storage 'floppy': expected sqlite or memory"),
         ({"storage": "etcd://x"}, "etcd is not supported by this version"),
+        ({"service_cluster_ip_range": "10.0.0"}, "kapi: --service-cluster-ip-range '10.0.0': '10.0.0' does not appear"),
+        ({"service_cluster_ip_range": "10.0.0.0/24,10.1.0.0/24"}, "expected at most one range of IPv4 and one of IPv6"),
+        ({"service_cluster_ip_range": "10.0.0.0/30"}, "10.0.0.0/30 has fewer than 8 addresses"),
+        ({"service_cluster_ip_range": "fd00::/32"}, "the prefix of fd00::/32 is too short; expected /64 or longer"),
         ({"log_level": "loud"}, "kapi: --log-level 'loud': expected one of debug, info, warning, error"),
     ],
 )

@@ -53,7 +53,7 @@ async def test_second_start_writes_nothing(api):
 @served
 async def test_what_cannot_be_made_is_told(api):
     stranger = InProcessTransport(api.pipeline, "eve", ())
-    with pytest.raises(BootstrapError, match="/api/v1/namespaces/default was answered with 403"):
+    with pytest.raises(BootstrapError, match="POST /api/v1/namespaces was answered with 403"):
         await ensure_objects(stranger, 1)
 
 

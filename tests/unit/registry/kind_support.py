@@ -6,18 +6,24 @@ import copy
 import datetime as dt
 import functools
 
+import msgspec
+
 from kapi.api.errors import GroupResource
 from kapi.api.meta import GroupVersionKind
 from kapi.base.clock import SystemClock
 from kapi.cache.watchcache import CacheHub
 from kapi.registry import write as writepath
 from kapi.registry.catalog import Catalog
-from kapi.registry.encoding import BodyReader, head_of
+from kapi.registry.encoding import BodyReader, draft, head_of
+from kapi.registry.kinds.core.service.records import ServiceRecords
+from kapi.registry.kinds.core.service.services import ServiceStrategy
 from kapi.registry.request import Write, WriteOptions
 from kapi.registry.resource import Resource
 from kapi.registry.store import Store
+from kapi.registry.strategies import strategies
 from kapi.registry.strategy import Strategy
 from kapi.schema.builtin.typed import kind_schema
+from kapi.storage.interface import Delete, Put
 from kapi.storage.memory import MemoryStorage
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
@@ -66,6 +72,12 @@ def _kinds():
     return {type(one.store.strategy): one.store.gvk for one in catalog if one.store is not None}
 
 
+@functools.cache
+def all_strategies():
+    """The strategies of all built-in kinds, by (group, kind)."""
+    return strategies(Catalog(MemoryStorage(), SystemClock()).hub, ("10.0.0.0/24",))
+
+
 def a_write(strategy=None, *, lookup=None, now=NOW, dry_run=False, namespaced=True, **options):
     """A write of an object with a strategy."""
     return Write(
@@ -76,6 +88,72 @@ def a_write(strategy=None, *, lookup=None, now=NOW, dry_run=False, namespaced=Tr
         options=WriteOptions(dry_run=dry_run),
         **options,
     )
+
+
+class ServiceCluster:
+    """The strategy of Services on a store of its own, with ServiceCIDR `kubernetes` and the Services it committed."""
+
+    def __init__(self, cidrs=("10.0.0.0/24",), ports=range(30000, 32768)):
+        self.storage = MemoryStorage()
+        self.catalog = Catalog(self.storage, SystemClock(), service_cidrs=cidrs)
+        self.records = ServiceRecords(self.catalog.hub, cidrs, ports)
+        self.strategy = ServiceStrategy(self.records)
+        at_once(self.catalog.load())
+        self.put("servicecidrs.networking.k8s.io", "ServiceCIDR", thing("kubernetes", "", spec={"cidrs": [*cidrs]}))
+
+    def put(self, resource, kind, obj, *companions):
+        """Store an object of a built-in resource as it is."""
+        store = self.catalog.store(resource)
+        metadata = obj["metadata"]
+        obj = {**obj, "kind": kind, "apiVersion": store.gvk.api_version}
+        key = store.key(metadata.get("namespace", ""), metadata["name"])
+        found = store.cache.get(key)
+        expected = 0 if found is None else found.revision
+        at_once(self.storage.commit([Put(key, draft(obj), expected), *companions]))
+
+    def create(self, spec, name="a", namespace="default"):
+        obj, errors = created(self.strategy, thing(name, namespace, spec=spec))
+        assert errors == []
+        return self.commit(obj, None)
+
+    def update(self, old, spec):
+        obj, errors = updated(self.strategy, {**old, "spec": spec}, old)
+        assert errors == []
+        return self.commit(obj, old)
+
+    def commit(self, obj, old):
+        companions = self.strategy.commit_with(a_write(), obj, old)
+        self.put("services", "Service", companions.obj, *companions.operations)
+        companions.done(True)
+        return companions.obj
+
+    def delete(self, obj):
+        companions = self.strategy.commit_with(a_write(), None, obj)
+        item = self.catalog.store("services").get(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        at_once(self.storage.commit([Delete(item.key, item.revision), *companions.operations]))
+        companions.done(True)
+
+    @property
+    def addresses(self):
+        """The names of all IPAddress objects."""
+        return {item.name for item in self.catalog.store("ipaddresses.networking.k8s.io").cache.items()}
+
+    @property
+    def ports(self):
+        """The node ports that are reserved, and for which Service."""
+        ports = {}
+        for item in self.catalog.hub.cache("/registry/reservations/nodeports/").items():
+            ports |= msgspec.json.decode(b"{" + item.body)["content"]
+        return {int(port): owner for port, owner in ports.items()}
+
+
+def at_once(work):
+    """The result of a coroutine that never waits for anything."""
+    try:
+        while True:
+            work.send(None)
+    except StopIteration as done:
+        return done.value
 
 
 class Changed(writepath.Source):

@@ -1,7 +1,5 @@
 """The store of a custom version by itself: in which form an object is kept, shown, remembered and written."""
 
-import asyncio
-
 import pytest
 from kind_support import Changed
 
@@ -10,19 +8,21 @@ from kapi.api.errors import Forbidden, GroupResource, TooManyRequests
 from kapi.api.meta import GroupVersionKind
 from kapi.cache.watchcache import CacheHub
 from kapi.registry import write as writepath
-from kapi.registry.custom.store import MOST_FORMS, CustomStore, Gate
+from kapi.registry.custom.store import MOST_FORMS, CustomStore
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.custom.version import SelectableField, Subresources, Version
 from kapi.registry.encoding import CustomReader
 from kapi.registry.request import Write
 from kapi.registry.resource import Resource
 from kapi.schema.customschema import CustomSchema
+from kapi.storage.interface import Draft
 from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
 
 ONE = record(spec=record(size=INTEGER, colour={"type": "string", "default": "red"}))
 TWO = record(spec=record(size=INTEGER, extra={"type": "string", "default": "e"}))
 KEY = "/registry/example.com/widgets/default/w"
+DEFINITION = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 
 
 class Shelf:
@@ -32,13 +32,32 @@ class Shelf:
         self.storage = MemoryStorage()
         self.hub = CacheHub(self.storage, lambda prefix: CustomReader(), clock=LoopClock())
 
+    async def define(self):
+        """Write the definition, as any change of it does."""
+        found = self.hub.find(DEFINITION)
+        value = (
+            b'{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"resourceVersion":"'
+        )
+        expected = 0 if found is None else found.revision
+        await self.storage.put(DEFINITION, Draft(value, b'"}}'), expected)
+
+    def before_the_next_commit(self, change):
+        """Have something happen between the decision of the next write and its commit, as if by another server."""
+        commit = self.storage.commit
+
+        async def overtaken(operations):
+            self.storage.commit = commit
+            await change()
+            return await commit(operations)
+
+        self.storage.commit = overtaken
+
     def stores(self, schemas, storage="v1", *, converter=None, selectable=()):
         """One store for each version, as a definition would make them."""
         compiled = {
             f"{GROUP}/{name}": CustomSchema(lambda schema=schema: schema, preserve_unknown=False)
             for name, schema in schemas.items()
         }
-        gate = Gate()
         made = []
         for name in schemas:
             fields = [SelectableField(path) for path in selectable]
@@ -53,7 +72,7 @@ class Shelf:
                 hub=self.hub,
                 schema=lambda schema=schema: schema,
             )
-            store.configure(compiled, f"{GROUP}/{storage}", converter, gate)
+            store.configure(compiled, f"{GROUP}/{storage}", converter, DEFINITION)
             made.append(store)
         return made
 
@@ -65,6 +84,7 @@ def on_a_shelf(test):
         async def main():
             shelf = Shelf()
             await shelf.hub.load()
+            await shelf.define()
             try:
                 await test(shelf, **arguments)
             finally:
@@ -262,47 +282,65 @@ async def test_a_retired_store_writes_nothing(shelf):
 
 
 @on_a_shelf
-async def test_while_the_gate_is_shut_writes_wait_and_then_see_what_became_of_their_rules(shelf):
-    first, second = shelf.stores({"v1": ONE, "v2": TWO})
-    await created(first, widget(size=1))
-    first.gate.shut()
-    writes = [asyncio.ensure_future(changed(store, size=2)) for store in (first, second)]
-    before = shelf.storage.revision
-    await asyncio.sleep(10)
-    assert not any(write.done() for write in writes)
-    second.is_retired = True
-    first.gate.open()
-    results = await asyncio.gather(*writes, return_exceptions=True)
-    assert first.decode(results[0])["spec"]["size"] == 2
-    assert isinstance(results[1], TooManyRequests)
-    assert shelf.storage.revision == before + 1
+async def test_a_write_that_a_change_of_the_definition_overtakes_is_committed_if_its_rules_are_the_same(shelf):
+    (store,) = shelf.stores({"v1": ONE})
+    await created(store, widget(size=1))
+    shelf.before_the_next_commit(shelf.define)
+    item = await changed(store, size=2)
+    assert store.decode(item)["spec"]["size"] == 2
+    assert item.revision > shelf.hub.find(DEFINITION).revision
 
 
 @on_a_shelf
-async def test_a_creation_that_was_under_way_when_the_definition_began_to_go_is_refused(shelf):
+async def test_a_write_that_new_rules_overtake_is_refused(shelf):
+    first, second = shelf.stores({"v1": ONE, "v2": TWO})
+    await created(first, widget(size=1))
+
+    async def change():
+        await shelf.define()
+        second.is_retired = True
+
+    shelf.before_the_next_commit(change)
+    with pytest.raises(TooManyRequests):
+        await changed(second, size=2)
+    assert first.decode(shelf.hub.find(KEY))["spec"]["size"] == 1
+
+
+@on_a_shelf
+async def test_a_creation_that_the_deletion_of_the_definition_overtakes_is_refused(shelf):
     (store,) = shelf.stores({"v1": ONE})
-    store.gate.shut()
-    write = asyncio.ensure_future(created(store, widget(size=1)))
-    await asyncio.sleep(1)
-    store.is_terminating = True
-    store.gate.open()
+
+    async def change():
+        await shelf.define()
+        store.is_terminating = True
+
+    shelf.before_the_next_commit(change)
     with pytest.raises(Forbidden, match="create not allowed while custom resource definition is terminating"):
-        await write
+        await created(store, widget(size=1))
     assert not len(store.cache)
 
 
 @on_a_shelf
-async def test_a_gate_opens_when_everybody_has_let_go_of_it(shelf):
-    gate = Gate()
-    await gate.passed()
-    gate.shut()
-    gate.shut()
-    waiting = asyncio.ensure_future(gate.passed())
-    gate.open()
-    await asyncio.sleep(1)
-    assert not waiting.done()
-    gate.open()
-    await waiting
+async def test_a_write_after_the_definition_was_deleted_is_refused(shelf):
+    (store,) = shelf.stores({"v1": ONE})
+    await created(store, widget(size=1))
+
+    async def delete():
+        await shelf.storage.delete(DEFINITION, shelf.hub.find(DEFINITION).revision)
+
+    shelf.before_the_next_commit(delete)
+    with pytest.raises(TooManyRequests):
+        await changed(store, size=2)
+
+
+@on_a_shelf
+async def test_a_lost_race_for_the_object_itself_is_decided_again(shelf):
+    (store,) = shelf.stores({"v1": ONE})
+    await created(store, widget(size=1))
+    shelf.before_the_next_commit(lambda: changed(store, size=3))
+    item = await changed(store, size=2)
+    assert store.decode(item)["spec"]["size"] == 2
+    assert shelf.hub.find(KEY).revision == item.revision
 
 
 # -- conversion by somebody else --------------------------------------------------------------------------------------

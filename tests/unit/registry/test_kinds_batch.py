@@ -10,9 +10,8 @@ import kind_support
 import pytest
 
 from kapi.registry.kinds.batch.jobspec import parse_indexes
-from kapi.registry.strategies import strategies
 
-STRATEGIES = strategies()
+STRATEGIES = kind_support.all_strategies()
 JOB, CRON = STRATEGIES["batch", "Job"], STRATEGIES["batch", "CronJob"]
 UID = "5d2a7a6e-0000-4000-8000-000000000001"
 GENERATED = {

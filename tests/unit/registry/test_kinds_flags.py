@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kind_support import all_strategies, created, updated
 
-from kapi.registry.strategies import strategies
-
-STRATEGIES = strategies()
+STRATEGIES = all_strategies()
 
 # u: refuses an update without resourceVersion, c: PUT creates, g: has a generation, s: has /status,
 # d: a final delete answers with the object, m: /status keeps all metadata
@@ -108,7 +107,6 @@ def test_selectable_names_what_it_says(kind):
 
 @pytest.mark.parametrize("kind", sorted(FLAGS), ids=lambda kind: kind[1])
 def test_hooks_survive_an_empty_object(kind):
-    from kind_support import created, updated
 
     strategy = STRATEGIES[kind]
     obj, _ = created(strategy, {"metadata": {"name": "a", "namespace": "default"}})

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from kind_support import assert_idempotent, create_errors, created, status_errors, thing, update_errors
+from kind_support import all_strategies, assert_idempotent, create_errors, created, status_errors, thing, update_errors
 
-from kapi.registry.strategies import strategies
-
-STRATEGIES = strategies()
+STRATEGIES = all_strategies()
 INGRESS, CLASS, POLICY, ADDRESS, RANGE = (
     STRATEGIES["networking.k8s.io", kind]
     for kind in ("Ingress", "IngressClass", "NetworkPolicy", "IPAddress", "ServiceCIDR")

@@ -3,44 +3,15 @@ from __future__ import annotations
 import copy
 
 import pytest
-from kind_support import Shelf, a_write, create_errors, created, status_errors, thing, updated
+from kind_support import ServiceCluster, a_write, create_errors, created, status_errors, thing, updated
 
 from kapi.api.errors import InternalError, Invalid
-from kapi.registry.kinds.core.service.allocators import ServicePools
-from kapi.registry.kinds.core.service.services import ServiceStrategy
-
-
-class Cluster:
-    """A strategy with its pools and the services it stored."""
-
-    def __init__(self, cidr="10.0.0.0/24", ports=range(30000, 32768)):
-        self.strategy = ServiceStrategy(ServicePools(cidr, ports))
-        self.shelf = Shelf(services=[])
-
-    def create(self, spec, name="a", namespace="default"):
-        obj, errors = created(self.strategy, thing(name, namespace, spec=spec), lookup=self.shelf)
-        assert errors == []
-        return self._commit(obj, None)
-
-    def update(self, old, spec):
-        obj, errors = updated(self.strategy, {**old, "spec": spec}, old, lookup=self.shelf)
-        assert errors == []
-        return self._commit(obj, old)
-
-    def _commit(self, obj, old):
-        self.strategy.commit_with(a_write(lookup=self.shelf), obj, old).done(True)
-        self.shelf.resources["services"] = [
-            *(service for service in self.shelf.resources["services"] if service is not old),
-            obj,
-        ]
-        return obj
-
 
 PORT = [{"port": 80}]
 
 
 def test_plain_service_gets_all_its_defaults():
-    obj = Cluster().create({"ports": PORT, "selector": {"a": "b"}})
+    obj = ServiceCluster().create({"ports": PORT, "selector": {"a": "b"}})
     address = obj["spec"].pop("clusterIP")
     assert address.startswith("10.0.0.")
     assert obj["spec"] == {
@@ -57,41 +28,41 @@ def test_plain_service_gets_all_its_defaults():
 
 
 def test_node_port_service_gets_a_port_and_a_policy():
-    spec = Cluster().create({"ports": PORT, "type": "NodePort"})["spec"]
+    spec = ServiceCluster().create({"ports": PORT, "type": "NodePort"})["spec"]
     assert spec["externalTrafficPolicy"] == "Cluster"
     assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
 
 
 def test_one_number_in_two_protocols_shares_a_node_port():
     ports = [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}, {"name": "x", "port": 54}]
-    given = Cluster().create({"ports": ports, "type": "NodePort"})["spec"]["ports"]
+    given = ServiceCluster().create({"ports": ports, "type": "NodePort"})["spec"]["ports"]
     assert given[0]["nodePort"] == given[1]["nodePort"] != given[2]["nodePort"]
 
 
 def test_local_load_balancer_gets_a_health_check_port():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     spec = cluster.create({"ports": PORT, "type": "LoadBalancer", "externalTrafficPolicy": "Local"})["spec"]
-    assert spec["healthCheckNodePort"] in cluster.strategy.pools.ports
+    assert spec["healthCheckNodePort"] in cluster.ports
     assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
     assert spec["allocateLoadBalancerNodePorts"] is True
 
 
 def test_load_balancer_may_do_without_node_ports():
     spec = {"ports": PORT, "type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}
-    assert "nodePort" not in Cluster().create(spec)["spec"]["ports"][0]
+    assert "nodePort" not in ServiceCluster().create(spec)["spec"]["ports"][0]
 
 
 def test_headless_services_take_nothing():
-    spec = Cluster().create({"clusterIP": "None", "selector": {"a": "b"}})["spec"]
+    spec = ServiceCluster().create({"clusterIP": "None", "selector": {"a": "b"}})["spec"]
     assert spec["clusterIPs"] == ["None"]
     assert spec["ipFamilies"] == ["IPv4"]
-    without_selector = Cluster().create({"clusterIP": "None"})["spec"]
+    without_selector = ServiceCluster().create({"clusterIP": "None"})["spec"]
     assert without_selector["ipFamilyPolicy"] == "RequireDualStack"
     assert without_selector["ipFamilies"] == ["IPv4", "IPv6"]
 
 
 def test_external_name_has_no_addresses():
-    spec = Cluster().create({"type": "ExternalName", "externalName": "example.com"})["spec"]
+    spec = ServiceCluster().create({"type": "ExternalName", "externalName": "example.com"})["spec"]
     assert spec == {"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"}
 
 
@@ -104,7 +75,7 @@ def test_external_name_has_no_addresses():
     ],
 )
 def test_refused_addresses(address, why):
-    cluster = Cluster()
+    cluster = ServiceCluster()
     cluster.create({"ports": PORT, "clusterIP": "10.0.0.7"}, "first")
     with pytest.raises(Invalid) as refused:
         cluster.create({"ports": PORT, "clusterIP": address}, "s2")
@@ -113,7 +84,7 @@ def test_refused_addresses(address, why):
 
 
 def test_refused_node_ports():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     cluster.create({"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"})
     for port, why in (
         (30080, "provided port is already allocated"),
@@ -125,28 +96,30 @@ def test_refused_node_ports():
         assert refused.value.message == f'Service "b" is invalid: {text}'
 
 
-def test_a_refused_service_gives_back_what_it_took():
-    cluster = Cluster()
+def test_a_refused_service_takes_nothing():
+    cluster = ServiceCluster()
     cluster.create({"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"})
-    taken = set(cluster.strategy.pools.ips._pool.taken)
+    taken = cluster.addresses
     with pytest.raises(Invalid):
         cluster.create({"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"}, "b")
-    assert cluster.strategy.pools.ips._pool.taken == taken
+    assert cluster.addresses == taken
+    assert cluster.records.pending == set()
 
 
-def test_a_failed_commit_gives_back_and_leaves_the_request_alone():
-    cluster = Cluster()
+def test_a_failed_commit_leaves_the_object_alone_and_nothing_pending():
+    cluster = ServiceCluster()
     obj, _ = created(cluster.strategy, thing(spec={"ports": PORT, "type": "NodePort"}))
-    spec = copy.deepcopy(obj["spec"])
-    attempt = dict(obj)
-    cluster.strategy.commit_with(a_write(lookup=cluster.shelf), attempt, None).done(False)
-    assert obj["spec"] == spec
-    assert attempt["spec"]["clusterIP"] not in cluster.strategy.pools.ips
-    assert attempt["spec"]["ports"][0]["nodePort"] not in cluster.strategy.pools.ports
+    before = copy.deepcopy(obj)
+    companions = cluster.strategy.commit_with(a_write(), obj, None)
+    assert companions.obj["spec"]["clusterIP"]
+    assert obj == before
+    assert cluster.records.pending == {one.key for one in companions.operations}
+    companions.done(False)
+    assert cluster.records.pending == set()
 
 
 def test_a_full_range_is_an_internal_error():
-    cluster = Cluster("10.0.0.0/30")
+    cluster = ServiceCluster(("10.0.0.0/30",))
     cluster.create({"ports": PORT})
     with pytest.raises(InternalError) as full:
         cluster.create({"ports": PORT}, "b")
@@ -155,24 +128,26 @@ def test_a_full_range_is_an_internal_error():
 
 
 def test_the_api_servers_own_service_has_the_first_address():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     spec = cluster.create({"ports": PORT, "clusterIP": "10.0.0.1"}, "kubernetes")["spec"]
     assert spec["clusterIPs"] == ["10.0.0.1"]
 
 
-def test_deleted_services_give_everything_back():
-    cluster = Cluster()
-    spec = cluster.create({"ports": PORT, "type": "NodePort"})["spec"]
-    cluster.strategy.commit_with(a_write(), None, thing()).done(True)
-    assert spec["clusterIP"] not in cluster.strategy.pools.ips
-    assert spec["ports"][0]["nodePort"] not in cluster.strategy.pools.ports
+def test_a_deleted_service_releases_everything():
+    cluster = ServiceCluster()
+    service = cluster.create({"ports": PORT, "type": "NodePort"})
+    spec = service["spec"]
+    assert spec["clusterIP"] in cluster.addresses
+    cluster.delete(service)
+    assert spec["clusterIP"] not in cluster.addresses
+    assert spec["ports"][0]["nodePort"] not in cluster.ports
 
 
 # -- updates ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_update_that_leaves_allocated_values_out_keeps_them():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     old = cluster.create({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}], "type": "NodePort"})
     ports = [{"name": "b", "port": 82}, {"name": "a", "port": 80}]
     new = cluster.update(old, {"ports": ports, "type": "NodePort"})
@@ -184,28 +159,28 @@ def test_an_update_that_leaves_allocated_values_out_keeps_them():
 
 
 def test_becoming_cluster_ip_releases_node_ports():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     old = cluster.create({"ports": PORT, "type": "NodePort"})
     port = old["spec"]["ports"][0]["nodePort"]
     new = cluster.update(old, {**copy.deepcopy(old["spec"]), "type": "ClusterIP"})
     assert "nodePort" not in new["spec"]["ports"][0]
     assert "externalTrafficPolicy" not in new["spec"]
-    assert port not in cluster.strategy.pools.ports
+    assert port not in cluster.ports
 
 
 def test_becoming_external_name_releases_the_address_and_coming_back_takes_a_new_one():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     old = cluster.create({"ports": PORT})
     address = old["spec"]["clusterIP"]
     external = cluster.update(old, {**copy.deepcopy(old["spec"]), "type": "ExternalName", "externalName": "x.y"})
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & set(external["spec"])
-    assert address not in cluster.strategy.pools.ips
+    assert address not in cluster.addresses
     back = cluster.update(external, {**copy.deepcopy(external["spec"]), "type": "ClusterIP"})
-    assert back["spec"]["clusterIP"] in cluster.strategy.pools.ips
+    assert back["spec"]["clusterIP"] in cluster.addresses
 
 
 def test_an_unchanged_service_is_a_no_op():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     spec = {"ports": PORT, "type": "LoadBalancer", "externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP"}
     old = cluster.create(spec)
     new, errors = updated(cluster.strategy, copy.deepcopy(old), old)
@@ -241,14 +216,14 @@ def test_an_unchanged_service_is_a_no_op():
     ],
 )
 def test_addresses_and_families_are_final(change, wrong):
-    cluster = Cluster()
+    cluster = ServiceCluster()
     old = cluster.create({"ports": PORT, "clusterIP": "10.0.0.7"})
     wanted = {**old, "spec": {**copy.deepcopy(old["spec"]), **change}}
     assert updated(cluster.strategy, wanted, old)[1] == wrong
 
 
 def test_class_and_health_check_port_are_final():
-    cluster = Cluster()
+    cluster = ServiceCluster()
     spec = {
         "ports": PORT,
         "type": "LoadBalancer",
@@ -389,36 +364,34 @@ def test_class_and_health_check_port_are_final():
     ],
 )  # fmt: skip
 def test_service_rules(spec, wrong):
-    assert create_errors(ServiceStrategy(), thing(spec=spec)) == wrong
+    assert create_errors(ServiceCluster().strategy, thing(spec=spec)) == wrong
 
 
 def test_dry_run_shows_placeholders_and_takes_nothing():
-    strategy = ServiceStrategy()
+    strategy = ServiceCluster().strategy
     spec = {"ports": PORT, "type": "LoadBalancer", "externalTrafficPolicy": "Local"}
     obj, errors = created(strategy, thing(spec=spec), dry_run=True)
     assert errors == []
     assert obj["spec"]["clusterIP"] == "10.0.0.0"
     assert obj["spec"]["ports"][0]["nodePort"] == 32769
     assert obj["spec"]["healthCheckNodePort"] == 32770
-    assert strategy.pools.ips._pool.taken == {0}
-    assert not strategy.pools.ports._pool.taken
 
 
-def test_dry_run_refuses_what_the_pools_would():
-    cluster = Cluster()
+def test_dry_run_refuses_what_allocation_would():
+    cluster = ServiceCluster()
     cluster.create({"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"})
     spec = {"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort", "clusterIP": "1.2.3.4"}
     assert create_errors(cluster.strategy, thing("b", spec=spec), dry_run=True) == [
         (
             'spec.clusterIPs: Invalid value: ["1.2.3.4"]: failed to allocate IP 1.2.3.4: '
-            "the provided network does not match the current range"
+            "the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.0.0.0/24"
         ),
         "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated",
     ]
 
 
 def test_status_holds_load_balancer_addresses():
-    strategy = ServiceStrategy()
+    strategy = ServiceCluster().strategy
 
     def judged(kind, *ingress):
         obj = thing(spec={"type": kind}, status={"loadBalancer": {"ingress": list(ingress)}})
@@ -435,7 +408,7 @@ def test_status_holds_load_balancer_addresses():
 
 
 def test_names_warnings_and_fields():
-    strategy = ServiceStrategy()
+    strategy = ServiceCluster().strategy
     assert strategy.validate_name("1a") == []
     assert strategy.validate_name("a.b") != []
     spec = {
@@ -452,6 +425,6 @@ def test_names_warnings_and_fields():
     assert strategy.selectable(thing(spec=spec)) == {"spec.clusterIP": "None", "spec.type": "ClusterIP"}
 
 
-def test_status_writes_reserve_nothing():
-    strategy = ServiceStrategy()
+def test_status_writes_allocate_nothing():
+    strategy = ServiceCluster().strategy
     assert strategy.commit_with(a_write(subresource="status"), thing(spec={}), thing(spec={})) is None

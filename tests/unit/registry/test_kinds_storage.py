@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from kind_support import create_errors, created, thing, update_errors
+from kind_support import all_strategies, create_errors, created, thing, update_errors
 
-from kapi.registry.strategies import strategies
-
-STRATEGIES = strategies()
+STRATEGIES = all_strategies()
 CLASS, VAC, ATTACHMENT, DRIVER, NODE, CAPACITY = (
     STRATEGIES["storage.k8s.io", kind]
     for kind in (

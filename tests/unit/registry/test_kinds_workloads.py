@@ -10,14 +10,13 @@ import kind_support
 import pytest
 
 from kapi.registry.kinds.apps.daemonsets import TEMPLATE_GENERATION
-from kapi.registry.strategies import strategies
 
 if TYPE_CHECKING:
     from kapi.registry.strategy import Strategy
 
 KINDS: dict[str, Strategy] = {
     kind: strategy
-    for (group, kind), strategy in strategies().items()
+    for (group, kind), strategy in kind_support.all_strategies().items()
     if group == "apps" or kind == "ReplicationController"
 }
 APPS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"]

@@ -421,10 +421,8 @@ class Counting(Strategy):
         at = self.seen
         if obj is None:
             return Companions([Check(COUNTER, at)])
-        obj["data"] = {"number": str(at)}
-        return Companions(
-            [Put(COUNTER, draft({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}}), at)]
-        )
+        record = draft({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}})
+        return Companions([Put(COUNTER, record, at)], {**obj, "data": {"number": str(at)}})
 
 
 def test_companions_are_committed_in_the_same_revision_or_the_strategy_decides_again():

@@ -97,7 +97,9 @@ async def test_every_kind_has_a_table(api):
             root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
             answer = await api.get(f"{root}/{resource.resource}", headers={"accept": TABLE})
             assert answer["kind"] == "Table", resource.resource
-            assert all(len(row["cells"]) == len(answer["columnDefinitions"]) for row in answer["rows"])
+            # kube-apiserver prints the age of an IPAddress without a column for it.
+            cells = len(answer["columnDefinitions"]) + (resource.kind == "IPAddress")
+            assert all(len(row["cells"]) == cells for row in answer["rows"])
 
 
 @served

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import GroupResource
 from kapi.api.meta import GroupVersionKind
 from kapi.api.versions import by_priority
-from kapi.registry.custom.definitionstore import DefinitionStore
 from kapi.registry.custom.scale import ScalePaths
-from kapi.registry.custom.store import CustomStore, Gate
+from kapi.registry.custom.store import CustomStore
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.custom.version import CustomVersion, outline_of
 from kapi.registry.resource import STATUS_VERBS, Resource, Subresource
@@ -65,11 +64,8 @@ class Definitions:
         self._catalog = catalog
         self._converter_for = converter_for
         self._served: dict[str, Definition] = {}
-        self._gates: dict[str, Gate] = {}
-        store = catalog.store(RESOURCE)
-        assert isinstance(store, DefinitionStore)
-        store.gate_of = self._gate
-        self._cache = store.cache
+        self._store = catalog.store(RESOURCE)
+        self._cache = self._store.cache
 
     def start(self) -> None:
         """Serve what is stored, then follow the changes. History must have been loaded."""
@@ -82,14 +78,10 @@ class Definitions:
         """A served definition by name."""
         return self._served.get(name)
 
-    def _gate(self, name: str) -> Gate:
-        return self._gates.setdefault(name, Gate())
-
     def _heard(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.deleted:
                 self._forget(event.item.name)
-                self._gates.pop(event.item.name, None)
             else:
                 self._define(event.item)
 
@@ -175,7 +167,7 @@ class Definitions:
         )
         stored_in = next(one.name for one in spec.versions if one.storage)
         schemas = {f"{spec.group}/{name}": one.schema for name, one in customs.items()}
-        store.configure(schemas, f"{spec.group}/{stored_in}", converter, self._gate(outline.metadata.name))
+        store.configure(schemas, f"{spec.group}/{stored_in}", converter, self._store.key("", outline.metadata.name))
         return Resource(
             group=spec.group,
             version=version.name,

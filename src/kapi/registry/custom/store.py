@@ -22,6 +22,7 @@ from kapi.registry.custom.conversion import relabel
 from kapi.registry.custom.watcher import ConvertingWatcher
 from kapi.registry.encoding import HubObject, StoredObject, copy_of, decode, encode, head_of, owners_of
 from kapi.registry.store import ReadyItem, Store
+from kapi.storage.interface import Check, RevisionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,33 +45,6 @@ class Form:
     __slots__ = ()
 
 
-class Gate:
-    """Shut while a definition is being written, so that no object validated before is committed after.
-
-    What was on its way to storage before the gate was shut gets there before the definition does.
-    """
-
-    def __init__(self) -> None:
-        self._shut = 0
-        self._opened = asyncio.Event()
-
-    def shut(self) -> None:
-        """Make writers wait from now on, until `open` was called as often as this."""
-        self._shut += 1
-        self._opened.clear()
-
-    def open(self) -> None:
-        """Let writers pass."""
-        self._shut -= 1
-        if not self._shut:
-            self._opened.set()
-
-    async def passed(self) -> None:
-        """Wait until the gate is open."""
-        while self._shut:
-            await self._opened.wait()
-
-
 class CustomStore(Store):
     """The objects of a custom kind in one version.
 
@@ -87,15 +61,19 @@ class CustomStore(Store):
     """True while the definition is being deleted: nothing new is created then."""
     is_retired = False
     """True once the definition has changed: requests that still hold this store must not write with it."""
-    gate: Gate
-    """Shut while the definition is being written."""
+    definition_key: str
+    """Where the definition lies in storage."""
 
     def configure(
-        self, schemas: Mapping[str, CustomSchema], storage_version: str, converter: Converter | None, gate: Gate
+        self,
+        schemas: Mapping[str, CustomSchema],
+        storage_version: str,
+        converter: Converter | None,
+        definition_key: str,
     ) -> None:
         """Set what the definition says of this version; once, before use."""
         self.schemas = schemas
-        self.gate = gate
+        self.definition_key = definition_key
         self.storage_version = storage_version
         self.converter = converter
         self.api_version = self.gvk.api_version
@@ -259,18 +237,14 @@ class CustomStore(Store):
         stored = await self._to_storage(self.decode(item))
         if item.version == self.storage_version and decode(head_of(item.version, self.gvk.kind), item.body) == stored:
             return item
-        await self._wait_for_definition()
-        restored = await self._put(item.key, stored, item.revision)
+        restored = await self._commit(item.key, stored, item.revision)
         await self._prepare((restored,))
         return restored
 
     async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
         """Commit an object in the storage version; the item returned can be shown in this one."""
         stored = StoredObject(obj) if self.api_version == self.storage_version else await self._to_storage(copy_of(obj))
-        await self._wait_for_definition()
-        if not expected:
-            self.check_creation(obj["metadata"]["name"])
-        item = await self._put(key, stored, expected, companions)
+        item = await self._commit(key, stored, expected, companions)
         if self.converter is None or self.api_version == self.storage_version:
             return item
         if self._lacks_status(stored):
@@ -293,15 +267,34 @@ class CustomStore(Store):
             obj = HubObject(self._pruned(relabel(stored, self.api_version)))
         return super().preview(key, obj, current)
 
-    async def _wait_for_definition(self) -> None:
-        """Wait while the definition is written; what is sent to storage right after this precedes its next change."""
-        await self.gate.passed()
-        if self.is_retired:
-            # What was validated by the old definition must not be stored under the new one.
+    async def _commit(
+        self, key: str, stored: StoredObject, expected: int, companions: Sequence[Operation] = ()
+    ) -> ReadyItem:
+        """Commit an object unless its definition has changed since the object was validated.
+
+        The revision of the definition is compared in the commit, so that this holds if another server changes it. Most
+        changes of a definition leave a version as it was; then the object is committed under the new one.
+        """
+        while True:
+            check = self._definition_check()
+            if not expected:
+                self.check_creation(stored["metadata"]["name"])
+            try:
+                return await self._put(key, stored, expected, (check, *companions))
+            except RevisionMismatch as lost:
+                if lost.key != self.definition_key:
+                    raise
+            await self.catch_up()
+
+    def _definition_check(self) -> Check:
+        """The comparison with the definition that this store was made of; TooManyRequests when there is another now."""
+        definition = self.hub.find(self.definition_key)
+        if self.is_retired or definition is None:
             raise TooManyRequests(
                 f"the definition of {self.resource} changed while the request was handled; try again",
                 details={"retryAfterSeconds": 1},
             )
+        return Check(self.definition_key, definition.revision)
 
     def _selection(self, obj: Object) -> Selection:
         # Reading drops nulls that writing lets pass.

@@ -56,6 +56,7 @@ DELETION_PENDING: Final = Verdict(
 DELETION_IN_PROGRESS: Final = Verdict("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 DELETION_COMPLETED: Final = Verdict("False", "InstanceDeletionCompleted", "removed all instances")
 NEVER_ESTABLISHED: Final = Verdict("False", "NeverEstablished", "resource was never established")
+NOT_ACCEPTED: Final = Verdict("False", "NotAccepted", "not all names are accepted")
 OVERLAPPING: Final = Verdict(
     "False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
 )
@@ -159,6 +160,28 @@ def settle(definition: Object, others: Iterable[Object], now: dt.datetime) -> No
     _settle_approval(definition, now)
 
 
+def accept_again(definition: Object, old: Object | None, others: Iterable[Object], now: dt.datetime) -> None:
+    """Decide again on the names of a definition that is about to be stored, in place.
+
+    The first decision was made when the write began. Since then another definition may have taken a name.
+    """
+    stored = old or {}
+    wanted = _nonempty((definition.get("spec") or {}).get("names") or {})
+    if wanted == _nonempty(accepted_names(stored)) and is_true(stored, NAMES_ACCEPTED):
+        return
+    before = {**definition, "status": stored.get("status") or {}}
+    names, verdict = _judge_names(wanted, before, others)
+    found = find(definition, NAMES_ACCEPTED) or {}
+    if names == accepted_names(definition) and verdict == tuple(map(found.get, Verdict._fields)):
+        return
+    _own_status(definition)["acceptedNames"] = names
+    put(definition, NAMES_ACCEPTED, verdict, now)
+    if is_true(stored, ESTABLISHED):
+        return
+    accepted = verdict.status == "True"
+    put(definition, ESTABLISHED, _establishment(definition) if accepted else NOT_ACCEPTED, now)
+
+
 def record_storage_version(definition: Object) -> None:
     """Add the version objects are now stored in to those that some may be stored in."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
@@ -181,7 +204,7 @@ def _settle_names(definition: Object, others: Iterable[Object], now: dt.datetime
     _own_status(definition)["acceptedNames"] = names
     put(definition, NAMES_ACCEPTED, verdict, now)
     if find(definition, ESTABLISHED) is None and verdict.status != "True":
-        put(definition, ESTABLISHED, Verdict("False", "NotAccepted", "not all names are accepted"), now)
+        put(definition, ESTABLISHED, NOT_ACCEPTED, now)
 
 
 def _nonempty(names: Names) -> dict[str, Any]:

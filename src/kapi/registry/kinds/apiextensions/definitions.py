@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kapi.api.go.text import quote
+from kapi.registry import reservations
 from kapi.registry.kinds.apiextensions import conditions, schemaprops, v1beta1, validation
 from kapi.registry.kinds.apiextensions.leniency import schema_of
-from kapi.registry.strategy import Strategy
+from kapi.registry.strategy import Companions, Strategy
 from kapi.schema.formats import supported_format
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.request import Write
+    from kapi.storage.interface import Operation
 
+NAMES: Final = "resourcenames"
+"""The reservations of names, one per API group."""
 GROUP: Final = "apiextensions.k8s.io"
 RESOURCE: Final = f"customresourcedefinitions.{GROUP}"
 
@@ -105,6 +109,28 @@ class DefinitionStrategy(Strategy):
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Names in a status must be names."""
         return validation.status_errors(obj)
+
+    def commit_with(self, write: Write, obj: Object | None, old: Object | None) -> Companions | None:
+        """Commit the names that a definition takes: a reservation of its group is written with it.
+
+        Two definitions of one group that take names at the same time write the same reservation. So one of them is
+        decided again, when the names of the other are known.
+        """
+        if obj is None:
+            return None
+        definition = {**obj}
+        if not write.subresource:
+            conditions.accept_again(definition, old, self.others(write, obj), write.now)
+        names = conditions.accepted_names(definition)
+        if names == conditions.accepted_names(old or {}):
+            return Companions(obj=definition)
+        return Companions([self._reservation(write, definition, names)], definition)
+
+    def _reservation(self, write: Write, definition: Object, names: Object) -> Operation:
+        """The operation that reserves names in a group, if the group is as it was when they were chosen."""
+        group = definition["spec"]["group"]
+        _, revision = reservations.find(write.store.hub, NAMES, group)
+        return reservations.put(NAMES, group, {"definition": definition["metadata"]["name"], **names}, revision)
 
     def generation_changed(self, obj: Object, old: Object) -> bool:
         """Any change of the spec, marks aside; `1` and `true` in a schema are not the same."""

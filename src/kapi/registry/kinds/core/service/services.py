@@ -1,8 +1,9 @@
-"""Service: defaults, the dance of its types, and the addresses and ports it takes from the pools.
+"""Service: defaults, what a change of its type does, and the addresses and ports that are allocated for it.
 
-Addresses and node ports are taken in `reserve`, last before the commit, and given back when the commit fails. What
-an update stops using is given back after it went through. A dry run takes nothing and shows placeholders instead.
-What a deleted Service held is given back in `removed`.
+Addresses and node ports are allocated last before the commit (`commit_with`), and what says so is committed together
+with the Service: an IPAddress object per address and the reservations of node ports (`records.py`). A Service that is
+changed or deleted releases what it no longer holds in the same commit. A dry run allocates nothing and shows
+placeholders instead.
 """
 
 from __future__ import annotations
@@ -10,18 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
-from kapi.api.errors import GroupKind, InternalError, Invalid
-from kapi.api.fielderror import FieldError, invalid
-from kapi.registry.kinds.core.service.allocators import (
-    AllocationError,
-    PoolFullError,
-    ServicePools,
-    cluster_ips,
-    node_ports,
-)
+from kapi.registry.kinds.core.service.allocation import Claim, dry_run_errors, fill_placeholders, release_all
 from kapi.registry.kinds.core.service.families import (
     fill_families,
-    is_headless,
     keep_cluster_ips,
     needs_cluster_ip,
     normalize_cluster_ips,
@@ -38,29 +30,27 @@ from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.strategy import Companions, Strategy
 
 if TYPE_CHECKING:
+    from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
+    from kapi.registry.kinds.core.service.records import ServiceRecords
     from kapi.registry.request import Write
+    from kapi.storage.interface import Operation
 
 _DEFAULT_AFFINITY_SECONDS = 10800
-_DRY_RUN_PORT = 32769
 _WITH_NODE_PORTS = frozenset({"NodePort", "LoadBalancer"})
 _WITH_INTERNAL_POLICY = frozenset({"ClusterIP", "NodePort", "LoadBalancer"})
 
 
 class ServiceStrategy(Strategy):
-    """The rules of Service. One instance per server, because it owns the pools."""
+    """The rules of Service. One instance per server: it reads what is allocated from that server's watch cache."""
 
     has_status = True
     allow_create_on_update = True
     returns_deleted_object = True
     selectable_fields = ("spec.clusterIP", "spec.type")
 
-    def __init__(self, pools: ServicePools | None = None) -> None:
-        self.pools = pools or ServicePools()
-
-    @property
-    def _families(self) -> tuple[str, ...]:
-        return (self.pools.ips.family,)
+    def __init__(self, records: ServiceRecords) -> None:
+        self.records = records
 
     def default(self, obj: Object) -> None:
         """Fill in what a Service is when nothing else is said."""
@@ -86,33 +76,33 @@ class ServiceStrategy(Strategy):
                     entry.setdefault("ipMode", "VIP")
 
     def prepare_create(self, write: Write, obj: Object) -> None:
-        """Settle addresses and families."""
+        """Fill in addresses and IP families."""
         obj["status"] = {"loadBalancer": {}}
         normalize_cluster_ips(obj, None)
-        fill_families(obj, None, self._families)
+        fill_families(obj, None, self.records.families)
         if write.dry_run:
-            self._fill_placeholders(obj)
+            fill_placeholders(self.records, obj)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Families first: nothing else makes sense when they do not."""
-        return fill_families(obj, None, self._families) or [
+        return fill_families(obj, None, self.records.families) or [
             *service_errors(obj, None),
             *self._dry_run_errors(write, obj, None),
         ]
 
     def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
-        """Keep what was allocated, settle families, and drop what the new type has no use for."""
+        """Keep what was allocated, fill in IP families, and drop fields that the new type does not use."""
         keep_cluster_ips(obj, old)
         _keep_node_ports(obj, old)
         normalize_cluster_ips(obj, old)
-        fill_families(obj, old, self._families)
+        fill_families(obj, old, self.records.families)
         _drop_type_dependent(obj, old)
         if write.dry_run:
-            self._fill_placeholders(obj)
+            fill_placeholders(self.records, obj)
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Addresses stay once set; the rest as on create."""
-        return fill_families(obj, old, self._families) or [
+        return fill_families(obj, old, self.records.families) or [
             *update_errors(obj, old),
             *service_errors(obj, old),
             *self._dry_run_errors(write, obj, old),
@@ -135,199 +125,29 @@ class ServiceStrategy(Strategy):
         spec = obj.get("spec", {})
         return {"spec.clusterIP": spec.get("clusterIP", ""), "spec.type": spec.get("type", "")}
 
-    # -- pools ------------------------------------------------------------------------------------------------------
+    # -- allocation -------------------------------------------------------------------------------------------------
 
     def commit_with(self, write: Write, obj: Object | None, old: Object | None) -> Companions | None:
-        """Take addresses and node ports, writing them into `obj`; what is no longer held is given back afterwards."""
-        if obj is None:
-            return Companions(done=lambda committed: self._deleted(old) if committed else None)
+        """Allocate addresses and node ports, and release those that are no longer held."""
         if write.subresource:
             return None
-        self.pools.ensure_loaded(write.lookup)
-        # What is chosen must not leak into the request's own spec: with another generated name it is chosen anew.
-        obj["spec"] = dict(obj["spec"])
-        if obj["spec"].get("ports"):
-            obj["spec"]["ports"] = [dict(port) for port in obj["spec"]["ports"]]
-        claim = _Claim(self.pools, obj, old)
-        try:
-            claim.take_addresses()
-            claim.take_ports()
-        except BaseException:
-            claim.settle(committed=False)
-            raise
-        return Companions(done=lambda committed: claim.settle(committed=committed))
+        if obj is None:
+            assert old is not None
+            return self._companions(release_all(self.records, old), None)
+        spec = dict(obj["spec"])
+        if spec.get("ports"):
+            spec["ports"] = [dict(port) for port in spec["ports"]]
+        service = {**obj, "spec": spec}
+        return self._companions(Claim(self.records, service, old, write.now).operations(), service)
 
-    def _deleted(self, service: Object | None) -> None:
-        if service is not None:
-            self.pools.forget(service["metadata"]["namespace"], service["metadata"]["name"])
-
-    def _fill_placeholders(self, obj: Object) -> None:
-        """What a dry run shows where the pools would have chosen."""
-        spec = obj["spec"]
-        if needs_cluster_ip(obj) and not is_headless(obj) and not spec.get("clusterIPs"):
-            spec["clusterIP"] = str(self.pools.ips.network.network_address)
-            spec["clusterIPs"] = [spec["clusterIP"]]
-        taken = max((port for port in node_ports(obj) if port >= _DRY_RUN_PORT), default=_DRY_RUN_PORT - 1)
-        for port in spec.get("ports") or () if _allocates_node_ports(spec) else ():
-            if not port.get("nodePort"):
-                taken += 1
-                port["nodePort"] = taken
-        if needs_health_check(obj) and not spec.get("healthCheckNodePort"):
-            spec["healthCheckNodePort"] = taken + 1
+    def _companions(self, operations: list[Operation], service: Object | None) -> Companions:
+        pending = self.records.pending
+        keys = {one.key for one in operations}
+        pending |= keys
+        return Companions(operations, service, lambda committed: pending.difference_update(keys))
 
     def _dry_run_errors(self, write: Write, obj: Object, old: Object | None) -> list[FieldError]:
-        """What `commit_with` would have refused, as far as it can be told without taking anything."""
-        if not write.dry_run:
-            return []
-        self.pools.ensure_loaded(write.lookup)
-        errors = []
-        held_ips, held_ports = (cluster_ips(old), node_ports(old)) if old else ([], [])
-        for address in cluster_ips(obj):
-            try:
-                if address not in held_ips and address != str(self.pools.ips.network.network_address):
-                    self.pools.ips.check(address)
-            except AllocationError as error:
-                errors.append(_address_error(obj, address, error))
-        for index, port in enumerate(obj["spec"].get("ports") or ()):
-            number = port.get("nodePort")
-            if number and number not in held_ports and number in self.pools.ports:
-                path = f"spec.ports[{index}].nodePort"
-                errors.append(invalid(path, number, "provided port is already allocated"))
-        return errors
-
-
-class _Claim:
-    """What one write takes from the pools, and what it will give back once it went through."""
-
-    def __init__(self, pools: ServicePools, service: Object, old: Object | None) -> None:
-        self._pools = pools
-        self._service = service
-        self._old = old
-        self._held_ips = cluster_ips(old) if old else []
-        self._held_ports = node_ports(old) if old else []
-        self._taken_ips: list[str] = []
-        self._taken_ports: list[int] = []
-
-    @property
-    def _is_api_server(self) -> bool:
-        metadata = self._service["metadata"]
-        return bool(metadata.get("namespace") == "default" and metadata.get("name") == "kubernetes")
-
-    def settle(self, *, committed: bool) -> None:
-        """Give back what was taken, or, after the commit, what is no longer held."""
-        ips, ports = self._taken_ips, self._taken_ports
-        if committed:
-            kept_ips, kept_ports = cluster_ips(self._service), node_ports(self._service)
-            ips = [address for address in self._held_ips if address not in kept_ips]
-            ports = [port for port in self._held_ports if port not in kept_ports]
-            self._pools.hold(self._service)
-        for address in ips:
-            self._pools.ips.give_back(address)
-        for port in ports:
-            self._pools.ports.give_back(port)
-
-    def take_addresses(self) -> None:
-        """One address per family, asked for or chosen."""
-        spec = self._service["spec"]
-        if not needs_cluster_ip(self._service) or is_headless(self._service):
-            return
-        addresses = list(spec.get("clusterIPs") or [])
-        for index, _family in enumerate(spec["ipFamilies"]):
-            if index < len(addresses):
-                self._take_address(addresses[index])
-            else:
-                addresses.append(self._take_any_address())
-        spec["clusterIPs"] = addresses
-        spec["clusterIP"] = addresses[0]
-
-    def _take_address(self, address: str) -> None:
-        if address in self._held_ips or (self._is_api_server and address == self._pools.ips.first):
-            return
-        try:
-            self._pools.ips.take(address)
-        except AllocationError as error:
-            raise _refused(self._service, _address_error(self._service, address, error)) from None
-        self._taken_ips.append(address)
-
-    def _take_any_address(self) -> str:
-        try:
-            address = self._pools.ips.take_any()
-        except PoolFullError as error:
-            name = self._service["metadata"]["name"]
-            raise InternalError.of(f'failed to allocate a serviceIP for Service "{name}": {error}') from None
-        self._taken_ips.append(address)
-        return address
-
-    def take_ports(self) -> None:
-        """Node ports for every port, and one for the health check of a load balancer."""
-        spec = self._service["spec"]
-        if spec.get("type") in _WITH_NODE_PORTS:
-            self._take_node_ports(spec)
-        if needs_health_check(self._service):
-            self._take_health_check_port(spec)
-
-    def _take_node_ports(self, spec: dict[str, Any]) -> None:
-        """Ports asked for come first, so that none of them is handed to another port by chance.
-
-        On create, one number in two protocols shares a node port.
-        """
-        ports = spec.get("ports") or []
-        shared: dict[int, int] = {}
-        for index, port in enumerate(ports):
-            number = port.get("nodePort")
-            if number:
-                self._take_port(f"spec.ports[{index}].nodePort", number)
-                shared.setdefault(port["port"], number)
-        for port in ports if _allocates_node_ports(spec) else ():
-            if port.get("nodePort"):
-                continue
-            number = shared.get(port["port"]) if self._old is None else None
-            port["nodePort"] = number or self._take_any_port("failed to allocate a nodePort")
-            shared.setdefault(port["port"], port["nodePort"])
-
-    def _take_port(self, path: str, number: int) -> None:
-        if number in self._held_ports or number in self._taken_ports:
-            return
-        try:
-            self._pools.ports.take(number)
-        except AllocationError as error:
-            raise _refused(self._service, invalid(path, number, str(error))) from None
-        self._taken_ports.append(number)
-
-    def _take_any_port(self, complaint: str) -> int:
-        try:
-            number = self._pools.ports.take_any()
-        except PoolFullError as error:
-            raise InternalError.of(f"{complaint}: {error}") from None
-        self._taken_ports.append(number)
-        return number
-
-    def _take_health_check_port(self, spec: dict[str, Any]) -> None:
-        number = spec.get("healthCheckNodePort")
-        if not number:
-            spec["healthCheckNodePort"] = self._take_any_port("failed to allocate a HealthCheck NodePort 0")
-            return
-        if self._old is not None and needs_health_check(self._old):
-            return
-        try:
-            self._pools.ports.take(number)
-        except AllocationError as error:
-            raise InternalError.of(f"failed to allocate requested HealthCheck NodePort {number}: {error}") from None
-        self._taken_ports.append(number)
-
-
-def _refused(service: Object, error: FieldError) -> Invalid:
-    return Invalid.of(GroupKind("", "Service"), service["metadata"]["name"], [error])
-
-
-def _address_error(service: Object, address: str, why: AllocationError) -> FieldError:
-    return invalid("spec.clusterIPs", service["spec"]["clusterIPs"], f"failed to allocate IP {address}: {why}")
-
-
-def _allocates_node_ports(spec: dict[str, Any]) -> bool:
-    if spec.get("type") == "LoadBalancer":
-        return bool(spec.get("allocateLoadBalancerNodePorts"))
-    return spec.get("type") == "NodePort"
+        return dry_run_errors(self.records, obj, old) if write.dry_run else []
 
 
 def _default_affinity(spec: dict[str, Any]) -> None:
@@ -355,7 +175,7 @@ def _keep_node_ports(service: Object, old: Object) -> None:
 
 
 def _drop_type_dependent(service: Object, old: Object) -> None:
-    """Fields the new type has no use for go away, unless the request set them to something else on purpose."""
+    """Remove fields that the new type does not use, unless the request sets them to another value."""
     spec, before = service["spec"], old["spec"]
     if needs_cluster_ip(old) and not needs_cluster_ip(service):
         if all(spec.get(field) == before.get(field) for field in ("clusterIP", "clusterIPs")):
@@ -386,6 +206,3 @@ def _drop_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
     if {port["nodePort"] for port in ports if port.get("nodePort")} <= stored:
         for port in ports:
             port.pop("nodePort", None)
-
-
-STRATEGIES: dict[tuple[str, str], Strategy] = {("", "Service"): ServiceStrategy()}
