@@ -31,14 +31,14 @@ class Options:
     controllers: frozenset[str] | None = None
     """The names of the enabled built-in controllers, see `controllers.names`; None enables all."""
     event_seconds: float = 3600.0
-    """How long Events are kept after they were last written."""
+    """The time after which an Event that is not written again is deleted."""
 
     service_cidrs: tuple[str, ...] = (DEFAULT_SERVICE_CIDR,)
     """The ranges of cluster IPs, at most one per IP family, the primary one first."""
 
     @property
     def kubeconfig_path(self) -> Path:
-        """Where the admin's kubeconfig is written."""
+        """The path of the admin's kubeconfig."""
         return self.kubeconfig or self.data_dir / "admin.kubeconfig"
 
 

@@ -46,7 +46,7 @@ class ControllerSettings:
 
 
 class ControllerContext:
-    """What the built-in controllers share: the manager that runs them, a view of all objects, and a writer."""
+    """The context of the built-in controllers: the manager that runs them, a view of all objects, and a writer."""
 
     def __init__(
         self,

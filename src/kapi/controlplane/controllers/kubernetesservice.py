@@ -1,7 +1,8 @@
 """The endpoints of the Service `kubernetes` in `default`: the address of this server.
 
 That Service has no selector, so no endpoints controller fills it; in Kubernetes, too, the API server does it itself.
-There is one server, so its address is the only one.
+There is one server, so its address is the only one. Several servers would have to share the list by Leases, as
+kube-apiserver's endpoint reconciler does; it must not be under leader election, as each knows its own address only.
 """
 
 from __future__ import annotations

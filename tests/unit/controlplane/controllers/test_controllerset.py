@@ -1,21 +1,13 @@
-"""The controller set, its source and view, and `--controllers`."""
+"""The controller set and its source: enqueueing from commits, restarts and stops."""
 
 import asyncio
 import itertools
 
-import pytest
-
-from api_client import CM, NS, Api, cm
+from api_client import CM, cm
 from controller_api import running_controllers, with_controllers
-from kapi.api.errors import GroupResource, NotFound
-from kapi.client.errors import ConnectionLost
 from kapi.controller.reconcile import Request
 from kapi.controlplane.controllers.context import enqueue_object
 from kapi.controlplane.controllers.controllerset import STOP_SECONDS
-from kapi.controlplane.controllers.names import NAMES, enabled_controllers
-from kapi.controlplane.controllers.view import CacheView
-from kapi.controlplane.loopback import loopback_client
-from kapi.controlplane.options import OptionError
 from kapi.storage.interface import Change
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
@@ -143,97 +135,3 @@ def test_a_reconcile_that_hangs_does_not_keep_the_server_from_stopping():
         assert loop.time() - before <= 3 * STOP_SECONDS
 
     run(main())
-
-
-def test_the_view_has_each_stored_resource_once():
-    @with_controllers()
-    async def check(api):
-        view = CacheView(api.catalog)
-        names = [resource.group_resource for resource in view.resources()]
-        assert len(names) == len(set(names))
-        assert GroupResource("", "events") in names
-        assert GroupResource("events.k8s.io", "events") not in names
-        assert GroupResource("authorization.k8s.io", "subjectaccessreviews") not in names
-        assert view.of_kind("apps/v1", "Deployment").resource == "deployments"
-        assert view.of_kind("apps/v1beta1", "Deployment") is None
-        assert view.resource_at("/registry/core/pods/default/p").kind == "Pod"
-
-    check()
-
-
-def test_the_loopback_client_creates_reads_and_watches():
-    @with_controllers()
-    async def check(api):
-        client = loopback_client(api.transport, agent="an-agent")
-        await client.create(cm("a", data={"x": "1"}))
-        made = await client.get(("v1", "ConfigMap"), "a")
-        assert made["metadata"]["managedFields"][0]["manager"] == "an-agent"
-        with pytest.raises(NotFound, match='configmaps "b" not found'):
-            await client.get(("v1", "ConfigMap"), "b")
-        async with client.watch(("v1", "ConfigMap"), resource_version=made["metadata"]["resourceVersion"]) as events:
-            await client.delete(("v1", "ConfigMap"), "a")
-            event = await anext(events)
-            assert (event.type, event.object["metadata"]["name"]) == ("DELETED", "a")
-
-    check()
-
-
-async def _all(lines):
-    return [line async for line in lines]
-
-
-def test_a_dropped_stream_is_a_lost_connection():
-    async def main():
-        api = Api()
-        await api.start()
-        client = loopback_client(api.transport, agent="slow")
-        async with client.rest.stream("/api/v1/configmaps", query={"watch": "true"}) as lines:
-            for number in range(40):
-                await api.made(CM, cm(f"big-{number}", data={"x": "y" * 1_000_000}))
-            with pytest.raises(ConnectionLost):
-                _ = [line async for line in lines]
-        await api.stop()
-
-    run(main())
-
-
-def test_a_namespace_is_populated_before_its_creation_is_answered():
-    @with_controllers()
-    async def check(api):
-        populated = []
-
-        async def populate(name):
-            await asyncio.sleep(1)
-            populated.append(name)
-
-        api.catalog.store("namespaces").populate = populate
-        await api.made(NS, {"metadata": {"name": "a"}})
-        assert populated == ["a"]
-        await api.post(NS, {"metadata": {"name": "b"}}, dryRun="All")
-        assert populated == ["a"]
-
-    check()
-
-
-@pytest.mark.parametrize(
-    ("text", "on", "off"),
-    [
-        ("*", set(NAMES), set()),
-        ("", set(NAMES), set()),
-        ("-garbagecollector", set(NAMES) - {"garbage-collector-controller"}, {"garbage-collector-controller"}),
-        ("*,-namespace-controller", set(NAMES) - {"namespace-controller"}, {"namespace-controller"}),
-        ("namespace, podgc", {"namespace-controller", "pod-garbage-collector-controller"}, {"endpoints-controller"}),
-        ("namespace,-namespace", {"namespace-controller"}, set()),
-    ],
-)
-def test_controllers_are_enabled_by_name(text, on, off):
-    chosen = enabled_controllers(text)
-    assert on <= chosen
-    assert not off & chosen
-    assert chosen == on
-
-
-def test_an_unknown_controller_is_refused_with_the_known_names():
-    known = "is not in the list of known controllers: disruption-controller, endpoints-controller, "
-    with pytest.raises(OptionError, match=f'^--controllers: "gc" {known}'):
-        enabled_controllers("*,-gc")

@@ -1,5 +1,7 @@
 """Objects that every namespace has: created together with it, and restored when they are deleted or wrong."""
 
+import asyncio
+
 import pytest
 
 from api_client import NS, cm
@@ -55,6 +57,24 @@ async def test_a_new_namespace_is_populated_when_its_creation_is_answered(api):
     assert published["metadata"]["annotations"] == {"kubernetes.io/description": PURPOSE}
     (entry,) = published["metadata"]["managedFields"]
     assert (entry["manager"], entry["operation"]) == ("kube-controller-manager", "Update")
+
+
+def test_the_creation_of_a_namespace_waits_for_its_population():
+    @with_controllers()
+    async def check(api):
+        populated = []
+
+        async def populate(name):
+            await asyncio.sleep(1)
+            populated.append(name)
+
+        api.catalog.store("namespaces").populate = populate
+        await api.made(NS, {"metadata": {"name": "a"}})
+        assert populated == ["a"]
+        await api.post(NS, {"metadata": {"name": "b"}}, dryRun="All")
+        assert populated == ["a"]
+
+    check()
 
 
 @with_controllers()
