@@ -117,11 +117,11 @@ class Catalog:
             if resources.get(resource.resource) is not resource:
                 continue
             del resources[resource.resource]
-            self._stores.pop(resource.group_resource, None)
             if not resources:
                 del versions[resource.version]
             if not versions:
                 del self.groups[resource.group]
+            self._replace_store(resource.group_resource)
         for resource in added:
             if resource.version in self._built_in.get(resource.group, ()):
                 continue  # a group version of ours is not extended by definitions
@@ -135,6 +135,15 @@ class Catalog:
             self.groups[resource.group][resource.version][resource.resource] = resource
             self._stores[resource.group_resource] = resource.stored
         self.changes += 1
+
+    def _replace_store(self, resource: GroupResource) -> None:
+        """Find a custom resource's store by a version that is still served, after another was retired."""
+        versions = self.groups.get(resource.group, {}).values()
+        left = next((resources[resource.resource] for resources in versions if resource.resource in resources), None)
+        if left is None:
+            self._stores.pop(resource, None)
+        else:
+            self._stores[resource] = left.stored
 
     def _order_groups(self) -> None:
         custom = sorted(group for group in self.groups if group not in self._built_in)

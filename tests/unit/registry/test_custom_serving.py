@@ -128,6 +128,13 @@ def test_a_change_replaces_the_versions_it_concerns_and_no_other(change, concern
 
 
 @in_a_shop
+async def test_retiring_one_version_leaves_the_store_of_another(shop):
+    await shop.define(definition(versions=TWO))
+    await shop.change(lambda obj: obj["spec"]["versions"][1].update(served=False))
+    assert shop.catalog.store(NAME) is shop.found("v1").stored
+
+
+@in_a_shop
 async def test_a_version_that_stays_finds_its_schema_in_the_newer_definition(shop):
     await shop.define(definition(versions=TWO))
     resource = shop.found("v1")

@@ -372,3 +372,32 @@ async def test_patch_that_removes_the_last_finalizer_deletes(api):
 async def test_patch_in_a_namespace_that_is_missing_is_not_found(api):
     answer = await api.patch(f"{NS}/none/configmaps/a", {})
     assert answer.message == 'configmaps "a" not found'
+
+
+@pytest.mark.parametrize(
+    ("patch", "shown", "why"),
+    [
+        ({"metadata": {"labels": "invalid"}}, "map[metadata:map[labels:invalid]]", "cannot restore map from string"),
+        ({"metadata": {"labels": {"a": 5}}}, "map[metadata:map[labels:map[a:5]]]", "cannot convert int64 to string"),
+        ({"metadata": []}, "map[metadata:[]]", "cannot restore struct from: slice"),
+        ({"spec": 5}, "map[spec:5]", "cannot restore struct from: int64"),
+        ({"spec": {"replicas": "x"}}, "map[spec:map[replicas:x]]", "unrecognized type: int32"),
+        ({"spec": {"replicas": 1.5}}, "map[spec:map[replicas:1.5]]", "cannot convert float64 to int32"),
+        (
+            {"spec": {"template": {"spec": {"containers": "x"}}}},
+            "map[spec:map[template:map[spec:map[containers:x]]]]",
+            "cannot restore slice from string",
+        ),
+        (
+            {"spec": {"strategy": {"rollingUpdate": {"maxSurge": []}}}},
+            "map[spec:map[strategy:map[rollingUpdate:map[maxSurge:[]]]]]",
+            "json: cannot unmarshal array into Go value of type int32",
+        ),
+        ({"kind": 5}, "map[kind:5]", "cannot convert int64 to string"),
+    ],
+)
+@served
+async def test_strategic_merge_patch_of_the_wrong_shape_is_shown_as_go_prints_it(api, patch, shown, why):
+    await api.made(DEPLOY, deployment("d"))
+    answer = await api.patch(f"{DEPLOY}/d", patch, STRATEGIC)
+    assert answer.error == (422, "Invalid", f' "" is invalid: patch: Invalid value: "{shown}": {why}')

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MOST_UNKNOWN = 100
 """How many unknown fields are reported; the reference stops counting there, too. It bounds hostile bodies."""
 
+_KINDS = {str: "string", bool: "bool"}
 _ZEROES = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
 
 
@@ -119,7 +120,7 @@ def _struct(name: str) -> Container:
 
     def coerce(obj: Any) -> Paths:  # noqa: PLR0912 - the hot loop: calls per field would double its time
         if type(obj) is not dict:
-            raise TypeMismatch.of(obj, full_name)
+            raise TypeMismatch.of(obj, full_name, "struct")
         gone: list[str] = []
         unknown: Paths = None
         key = ""
@@ -134,7 +135,7 @@ def _struct(name: str) -> Container:
                 kept = value
                 if how == PLAIN:
                     if type(value) is not reader and value is not None:
-                        raise TypeMismatch.of(value, type_name)
+                        raise TypeMismatch.of(value, type_name, _KINDS[reader])
                 elif value is None:
                     pass
                 elif how == CONTAINER:
@@ -197,14 +198,14 @@ def _list(name: str, item: Node) -> Container:
 
     def coerce(value: Any) -> Paths:
         if type(value) is not list:
-            raise TypeMismatch.of(value, name)
+            raise TypeMismatch.of(value, name, "slice")
         unknown: Paths = None
         for index, entry in enumerate(value):
             if entry is None:
                 value[index] = zero()
             elif how == PLAIN:
                 if type(entry) is not reader:
-                    raise TypeMismatch.of(entry, item_type)
+                    raise TypeMismatch.of(entry, item_type, _KINDS[reader])
             elif how == CONTAINER:
                 below = reader(entry)
                 if below is not None:
@@ -223,14 +224,14 @@ def _map(name: str, item: Node) -> Container:
 
     def coerce(value: Any) -> Paths:
         if type(value) is not dict:
-            raise TypeMismatch.of(value, name)
+            raise TypeMismatch.of(value, name, "map")
         unknown: Paths = None
         for key, entry in value.items():
             if entry is None:
                 value[key] = zero()
             elif how == PLAIN:
                 if type(entry) is not reader:
-                    raise TypeMismatch.of(entry, item_type)
+                    raise TypeMismatch.of(entry, item_type, _KINDS[reader])
             elif how == CONTAINER:
                 below = reader(entry)
                 if below is not None:

@@ -11,7 +11,7 @@ import binascii
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.go.times import BadTime, canonical_micro_time, canonical_time
-from kapi.api.go.types import json_type, unmarshal_error
+from kapi.api.go.types import json_type, restore_error, unmarshal_error
 from kapi.api.values import canonical_quantity
 
 if TYPE_CHECKING:
@@ -26,18 +26,25 @@ _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 class TypeMismatch(ValueError):
     """A value that the kind's type cannot hold. `message` is what the reference server says about it."""
 
-    def __init__(self, text: str = "", *, value: str = "", go_type: str = "") -> None:
+    def __init__(
+        self, text: str = "", *, value: Any = None, shown: str = "", go_type: str = "", kind: str = ""
+    ) -> None:
         super().__init__()
         self._text = text
         self._value = value
+        self._shown = shown
         self._go_type = go_type
+        self._kind = kind
         self._struct = ""
         self._path: list[str] = []
 
     @classmethod
-    def of(cls, value: Any, go_type: str) -> TypeMismatch:
-        """The JSON type of `value` is not one that `go_type` is read from."""
-        return cls(value=json_type(value), go_type=go_type)
+    def of(cls, value: Any, go_type: str, kind: str = "") -> TypeMismatch:
+        """The JSON type of `value` is not one that `go_type` is read from.
+
+        `kind` is the kind of that Go type (struct, map, slice, string, int32 …), empty if it has a decoder of its own.
+        """
+        return cls(value=value, shown=json_type(value), go_type=go_type, kind=kind)
 
     def enclose(self, struct: str, field: str) -> None:
         """Say that it happened in a field of a struct. Called from the inside out; the innermost struct is named."""
@@ -50,23 +57,33 @@ class TypeMismatch(ValueError):
         if self._text:
             return self._text
         path = ".".join(reversed(self._path))
-        return unmarshal_error(self._value, self._go_type, field=f"{self._struct}.{path}" if self._struct else "")
+        return unmarshal_error(self._shown, self._go_type, field=f"{self._struct}.{path}" if self._struct else "")
+
+    @property
+    def conversion_message(self) -> str:
+        """The text about an object that was not decoded from JSON but converted from a map: a merged patch."""
+        if self._text:
+            return self._text
+        if not self._kind:
+            return unmarshal_error(self._shown, self._go_type)
+        return restore_error(self._value, self._kind, self._go_type)
 
     def __str__(self) -> str:
         return self.message
 
 
-def integer(go_type: str, bits: int) -> Reader:
+def integer(go_type: str, bits: int, *, kind: str | None = None) -> Reader:
     """A whole number of that many bits. `1.0` is not one: the decoder looks at the text, not at the value."""
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    go_kind = f"int{bits}" if kind is None else kind
 
     def read(value: Any) -> Any:
         if type(value) is int:
             if low <= value <= high:
                 return value
         elif type(value) is not float:
-            raise TypeMismatch.of(value, go_type)
-        raise TypeMismatch(value=f"number {value}", go_type=go_type)
+            raise TypeMismatch.of(value, go_type, go_kind)
+        raise TypeMismatch(value=value, shown=f"number {value}", go_type=go_type, kind=go_kind)
 
     return read
 
@@ -77,10 +94,10 @@ def floating(value: Any) -> Any:
         return value
     if type(value) is float:
         return int(value) if value.is_integer() and abs(value) < 1e21 else value
-    raise TypeMismatch.of(value, "float64")
+    raise TypeMismatch.of(value, "float64", "float64")
 
 
-_int32 = integer("int32", 32)
+_int32 = integer("int32", 32, kind="")
 
 
 def int_or_string(value: Any) -> Any:
@@ -120,7 +137,7 @@ def _time(value: Any, canonical: Callable[[str], str | None]) -> Any:
 def base64(value: Any) -> Any:
     """Bytes as base64, line breaks removed and unused bits cleared, as decoding and encoding them again does."""
     if type(value) is not str:
-        raise TypeMismatch.of(value, "[]uint8")
+        raise TypeMismatch.of(value, "[]uint8", "slice")
     packed = value.replace("\r", "").replace("\n", "")
     try:
         raw = binascii.a2b_base64(packed, strict_mode=True)

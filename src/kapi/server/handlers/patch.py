@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
-from kapi.api.fielderror import FieldError, invalid, show
-from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
+from kapi.api.fielderror import invalid
+from kapi.api.go.text import format_value
+from kapi.api.go.types import ANY_MAP, json_type, restore_error, unmarshal_error
 from kapi.api.patch import jsonpatch, strategicmerge
 from kapi.api.patch import mergepatch as patches
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -96,21 +97,24 @@ def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str]
     document, duplicates = _decode(request.body, media)
     apply = _applier(media, document, schema)
     warned = False
+    is_strategic = media == STRATEGIC_MERGE_PATCH
 
     def applied(obj: Object, validation: str) -> Object:
         nonlocal warned
         kind, api_version = obj["kind"], obj["apiVersion"]
         patched = apply(obj)
-        if media == STRATEGIC_MERGE_PATCH:
+        if is_strategic:
+            _check_type_meta(patched, document)
             # kube-apiserver merges into a typed object, which cannot become another.
             patched["kind"], patched["apiVersion"] = kind, api_version
         elif context.served.custom is not None and not (patched.get("kind") and patched.get("apiVersion")):
             raise _undecodable(patched, "Object 'Kind' or 'apiVersion' is missing in the patched document")
         elif patched.setdefault("kind", kind) != kind or patched.setdefault("apiVersion", api_version) != api_version:
             raise _other_kind(context, patched, kind, api_version)
-        problems = _coerce(patched, schema) + duplicates
+        problems = (_convert(patched, schema, document) if is_strategic else _coerce(patched, schema)) + duplicates
         if problems and validation == "Strict":
-            raise _undecodable(patched, f"strict decoding error: {', '.join(problems)}")
+            why = f"strict decoding error: {', '.join(problems)}"
+            raise _unconvertible(document, why) if is_strategic else _undecodable(patched, why)
         if problems and validation == "Warn" and not warned:
             warned = True
             context.warnings += problems
@@ -191,7 +195,24 @@ def _coerce(patched: Object, schema: ObjectSchema) -> list[str]:
 
 def _undecodable(patched: Any, why: str) -> ApiError:
     """The result is not an object of its kind. kube-apiserver names neither kind nor object here."""
-    shown = show(json.encode(patched).decode())
-    return Invalid.of(
-        GroupKind("", ""), "", [FieldError("FieldValueInvalid", "patch", f"Invalid value: {shown}: {why}")]
-    )
+    return Invalid.of(GroupKind("", ""), "", [invalid("patch", json.encode(patched).decode(), why)])
+
+
+def _convert(patched: Object, schema: ObjectSchema, document: Object) -> list[str]:
+    """Coerce the result of a strategic merge, which kube-apiserver converts to its type without encoding it first."""
+    try:
+        return shape_up(patched, schema)
+    except TypeMismatch as error:
+        raise _unconvertible(document, error.conversion_message) from None
+
+
+def _check_type_meta(patched: Object, document: Object) -> None:
+    for field in ("apiVersion", "kind"):
+        value = patched.get(field)
+        if value is not None and not isinstance(value, str):
+            raise _unconvertible(document, restore_error(value, "string", "string"))
+
+
+def _unconvertible(document: Object, why: str) -> ApiError:
+    """The result of a strategic merge is not an object of its kind; kube-apiserver shows the patch as Go prints it."""
+    return Invalid.of(GroupKind("", ""), "", [invalid("patch", format_value(document), why)])
