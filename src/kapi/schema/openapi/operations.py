@@ -1,4 +1,4 @@
-"""The paths of the API and what can be done on them, before either version of OpenAPI has its say.
+"""The paths of the API and their operations, in the form that both versions of OpenAPI are rendered from.
 
 kubectl decides by these: it looks for a PATCH on the kind with a `fieldValidation` parameter before it leaves
 validation to the server, for `dryRun` before it offers a dry run, and for the kind of an operation when it explains a
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.schema.openapi import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,56 +32,6 @@ CUSTOM_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 """Custom kinds do not say how their lists merge, so there is no strategic merge for them."""
 MEDIA_TYPES = ("application/json", "application/yaml")
 WATCH_TYPE = "application/json;stream=watch"
-
-PARAMETERS: dict[str, tuple[str, str]] = {
-    "allowWatchBookmarks": ("boolean", "Let the server send BOOKMARK events, which carry only a resourceVersion."),
-    "continue": ("string", "The token of the previous page, to read the next one of the same list."),
-    "dryRun": ("string", "With the value All the request runs through every stage and nothing is stored."),
-    "fieldManager": ("string", "The name under which the changed fields are owned."),
-    "fieldSelector": ("string", "Restrict the objects by the values of their fields."),
-    "fieldValidation": (
-        "string",
-        "What to do about unknown and duplicate fields: Ignore, Warn (the default), or Strict, which refuses them.",
-    ),
-    "force": ("boolean", "Take over fields that other managers own. For apply patches only."),
-    "gracePeriodSeconds": ("integer", "Seconds before the object is deleted; zero means at once."),
-    "labelSelector": ("string", "Restrict the objects by their labels."),
-    "limit": ("integer", "The most objects to return; more are behind the continue token."),
-    "orphanDependents": ("boolean", "Deprecated, see propagationPolicy: whether dependents stay."),
-    "pretty": ("string", "Indent the output when true."),
-    "propagationPolicy": ("string", "What happens to dependents: Orphan, Background or Foreground."),
-    "resourceVersion": ("string", "The version that the answer is at or not older than."),
-    "resourceVersionMatch": ("string", "How resourceVersion is meant: Exact or NotOlderThan."),
-    "sendInitialEvents": ("boolean", "Start a watch with the objects there are, then a bookmark that says so."),
-    "timeoutSeconds": ("integer", "The longest the call may last, in seconds."),
-    "watch": ("boolean", "Stream changes instead of returning a list."),
-}
-"""Query parameters: their type and what they do."""
-
-PATH_PARAMETERS = {"namespace": "the namespace of the object", "name": "the name of the object"}
-
-_WRITE = ("dryRun", "fieldManager", "fieldValidation")
-_SELECT = (
-    "continue",
-    "fieldSelector",
-    "labelSelector",
-    "limit",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "timeoutSeconds",
-)
-_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
-QUERIES: dict[str, tuple[str, ...]] = {
-    "get": (),
-    "list": tuple(sorted(("allowWatchBookmarks", "watch", *_SELECT))),
-    "post": _WRITE,
-    "put": _WRITE,
-    "patch": tuple(sorted((*_WRITE, "force"))),
-    "delete": _DELETE,
-    "deletecollection": tuple(sorted((*_DELETE, *_SELECT))),
-    "connect": (),
-}
 
 _VERBS = {"get": "read", "put": "replace", "post": "create"}
 _CODES = {"post": ("200", "201", "202"), "put": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202")}
@@ -105,11 +56,12 @@ class Operation(NamedTuple):
     body: str = ""
     """The definition of the request's body; empty when it has none."""
     is_custom: bool = False
-    """Whether it is one of a kind that users defined."""
+    """True for kinds of CustomResourceDefinitions."""
+    subresource: str = ""
 
     @property
     def is_body_required(self) -> bool:
-        """Deletions may come without one."""
+        """Return True unless the operation is a deletion, which needs no body."""
         return self.body != DELETE_OPTIONS
 
     @property
@@ -121,13 +73,13 @@ class Operation(NamedTuple):
 
     @property
     def streams(self) -> bool:
-        """Whether the answer is said to be possibly a stream of watch events; of custom kinds it is not said."""
+        """Return True if the document says that the response may be a stream of watch events."""
         return self.action == "list" and not self.is_custom
 
     @property
     def queries(self) -> tuple[str, ...]:
         """The names of its query parameters."""
-        return QUERIES.get(self.action, ())
+        return parameters.SUBRESOURCE_QUERIES.get(self.subresource) or parameters.QUERIES.get(self.action, ())
 
     @property
     def responses(self) -> dict[str, str]:
@@ -136,7 +88,7 @@ class Operation(NamedTuple):
 
     @property
     def extensions(self) -> dict[str, object]:
-        """What Kubernetes clients look for on an operation."""
+        """The extensions that Kubernetes clients look for on an operation."""
         if not self.kind[2]:
             return {}
         group, version, kind = self.kind
@@ -164,7 +116,7 @@ def paths(group_version: GroupVersion, resources: Iterable[ServedResource]) -> P
 
 
 def definitions(found: Paths) -> list[str]:
-    """The definitions that the operations speak of."""
+    """The names of the definitions that the operations refer to."""
     used = {name for operations in found.values() for one in operations for name in (one.result, one.body) if name}
     if any(one.streams for operations in found.values() for one in operations):
         used.add(WATCH_EVENT)
@@ -172,12 +124,12 @@ def definitions(found: Paths) -> list[str]:
 
 
 def discovery(identity: str, description: str, result: str, tag: str) -> Operation:
-    """A read of what there is, rather than of an object."""
+    """A read of discovery, which is not about an object."""
     return Operation("get", identity, "", description, ("", "", ""), tag, result)
 
 
 def root_path(group_version: GroupVersion) -> str:
-    """Where a group version is served."""
+    """The path that a group version is served at."""
     return f"/apis/{group_version}" if group_version.group else f"/api/{group_version.version}"
 
 
@@ -252,7 +204,7 @@ class _Resource:
         return self._make(method, action, f"{word}{self.name}{self.scope}{kind}", f"{word} a {kind}", result, body)
 
     def subresource(self, subresource: Subresource) -> list[Operation]:
-        """What can be done on a sub-resource."""
+        """The operations on a sub-resource."""
         schema = self.resource.subresource_schema(subresource)
         gvk = (subresource.group, subresource.version, subresource.kind)
         if self.resource.is_custom:  # clients look for the custom kind on all of its paths, `scale` included
@@ -276,7 +228,7 @@ class _Resource:
                 plain = self.operation(method, method, schema)
                 result = "" if subresource.name == "log" else plain.result
                 made = plain._replace(id=plain.id + suffix, description=description, result=result)
-            operations.append(made._replace(kind=gvk))
+            operations.append(made._replace(kind=gvk, subresource=subresource.name))
         return operations
 
     def _make(self, method: str, action: str, identity: str, text: str, result: str, body: str = "") -> Operation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from kapi.schema.openapi import components, operations
+from kapi.schema.openapi import components, operations, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -108,10 +108,10 @@ def _rendered(paths: operations.Paths) -> dict[str, Any]:
 
 def _path(path: str, found: list[Operation]) -> dict[str, Any]:
     item: dict[str, Any] = {operation.method: _operation(operation) for operation in found}
-    parameters = [{"$ref": _PARAMETERS + name} for name in operations.PATH_PARAMETERS if f"{{{name}}}" in path]
+    shared = [{"$ref": _PARAMETERS + name} for name in parameters.PATH_PARAMETERS if f"{{{name}}}" in path]
     if any(operation.kind[2] for operation in found):
-        parameters.append({"$ref": _PARAMETERS + "pretty"})
-    return item | {"parameters": parameters} if parameters else item
+        shared.append({"$ref": _PARAMETERS + "pretty"})
+    return item | {"parameters": shared} if shared else item
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
@@ -126,14 +126,14 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": {code: {"description": reason, "schema": schema} for code, reason in operation.responses.items()}
         | {"401": {"description": "Unauthorized"}},
     }
-    parameters: list[dict[str, Any]] = []
+    own: list[dict[str, Any]] = []
     if operation.body in _SHARED_BODIES:
-        parameters.append({"$ref": _PARAMETERS + _SHARED_BODIES[operation.body]})
+        own.append({"$ref": _PARAMETERS + _SHARED_BODIES[operation.body]})
     elif operation.body:
-        parameters.append(_body(operation.body))
-    parameters += (_query(name) if name in _INLINE else {"$ref": _PARAMETERS + name} for name in operation.queries)
-    if parameters:
-        rendered["parameters"] = parameters
+        own.append(_body(operation.body))
+    own += (_query(name) if name in _INLINE else {"$ref": _PARAMETERS + name} for name in operation.queries)
+    if own:
+        rendered["parameters"] = own
     return rendered | operation.extensions
 
 
@@ -143,11 +143,11 @@ def _operation(operation: Operation) -> dict[str, Any]:
 def _shared_parameters() -> dict[str, Any]:
     """The parameters that operations refer to, by name."""
     return {
-        **{name: _query(name) for name in operations.PARAMETERS if name not in _INLINE},
+        **{name: _query(name) for name in parameters.PARAMETERS if name not in _INLINE},
         **{
             name: {"name": name, "in": "path", "description": text, "required": True, "type": "string"}
             | {"uniqueItems": True}
-            for name, text in operations.PATH_PARAMETERS.items()
+            for name, text in parameters.PATH_PARAMETERS.items()
         },
         **{
             shared: _body(definition, required=definition != operations.DELETE_OPTIONS)
@@ -162,5 +162,5 @@ def _body(definition: str, *, required: bool = True) -> dict[str, Any]:
 
 
 def _query(name: str) -> dict[str, Any]:
-    kind, text = operations.PARAMETERS[name]
+    kind, text = parameters.PARAMETERS[name]
     return {"name": name, "in": "query", "description": text, "type": kind, "uniqueItems": True}

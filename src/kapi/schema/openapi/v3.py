@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
-from kapi.schema.openapi import components, operations
+from kapi.schema.openapi import components, operations, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,9 +15,7 @@ if TYPE_CHECKING:
 
 INFO = {"title": "Kubernetes", "version": "1.36"}
 CUSTOM_INFO = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
-"""What documents of custom resources say of themselves."""
-
-_VERSION = "io.k8s.apimachinery.pkg.version.Info"
+"""The `info` of documents that have custom resources only."""
 
 
 def document(
@@ -30,28 +27,6 @@ def document(
 ) -> dict[str, Any]:
     """The document of a group version. `custom` has the schemas of resources that are not built in, by name."""
     return _document(operations.paths(group_version, resources), custom or {}, info or INFO)
-
-
-def root_documents(groups: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The small documents beside those of the group versions, by their key in the index."""
-    meta = operations.META
-    roots = {
-        "api": ("/api/", "getCoreAPIVersions", "get available API versions", meta + "APIVersions"),
-        "apis": ("/apis/", "getAPIVersions", "get available API versions", meta + "APIGroupList"),
-        "version": ("/version/", "getCodeVersion", "get the version of the server", _VERSION),
-    }
-    for group in groups:
-        name = f"get{operations.camel(group)}APIGroup"
-        roots[f"apis/{group}"] = (f"/apis/{group}/", name, "get information of a group", meta + "APIGroup")
-    return {
-        key: _document({path: [operations.discovery(identity, text, result, key.rpartition("/")[2])]}, {}, INFO)
-        for key, (path, identity, text, result) in roots.items()
-    }
-
-
-def digest(body: bytes) -> str:
-    """The hash a document is known by, in its URL and as its ETag."""
-    return hashlib.sha512(body).hexdigest().upper()
 
 
 def index(hashes: Mapping[str, str]) -> dict[str, Any]:
@@ -89,14 +64,14 @@ def _document(paths: operations.Paths, custom: Mapping[str, components.Schema], 
 
 def _path(path: str, found: list[Operation]) -> dict[str, Any]:
     item: dict[str, Any] = {operation.method: _operation(operation) for operation in found}
-    parameters = [
+    shared = [
         {"name": name, "in": "path", "description": text, "required": True, "schema": _type("string")}
-        for name, text in operations.PATH_PARAMETERS.items()
+        for name, text in parameters.PATH_PARAMETERS.items()
         if f"{{{name}}}" in path
     ]
     if any(operation.kind[2] for operation in found):
-        parameters.append(_query("pretty"))
-    return item | {"parameters": parameters} if parameters else item
+        shared.append(_query("pretty"))
+    return item | {"parameters": shared} if shared else item
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
@@ -125,7 +100,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _query(name: str) -> dict[str, Any]:
-    kind, text = operations.PARAMETERS[name]
+    kind, text = parameters.PARAMETERS[name]
     return {"name": name, "in": "query", "description": text, "schema": _type(kind)}
 
 
