@@ -1,4 +1,4 @@
-"""Whether a text is an address of some kind: of a host (IP, CIDR, MAC), of a resource (URI) or of a person (email).
+"""Validation of addresses: of hosts (IP, CIDR, MAC), of resources (URI) and of people (email).
 
 The formats of a schema promise what Go's standard library accepts, which is not what Python's accepts: leading zeros
 in IPv4 are fine in some formats and not in others, a URI may be a bare path or `*`, and an email address may have a
@@ -202,7 +202,7 @@ class _Mailbox:
             raise _NotAnAddressError
 
     def _phrase(self) -> None:
-        # Comments may stand between words, but the reference looks for none while it has only encoded words.
+        # Comments may stand between words, but kube-apiserver looks for none while it has only encoded words.
         plain, encoded = False, False
         while True:
             if plain:

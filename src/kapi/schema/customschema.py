@@ -48,10 +48,10 @@ class CustomSchema:
     # -- decoding ---------------------------------------------------------------------------------------------------
 
     def coerce(self, obj: Object, *, lenient: bool = False) -> list[str]:
-        """Make `obj`, in place, what its kind keeps; returns the paths of the unknown fields it removed.
+        """Prune and coerce `obj` in place; return the paths of the unknown fields that were removed.
 
         Raises `TypeMismatch` when the metadata, the object's own or that of an embedded one, cannot be read. With
-        `lenient`, for what is stored already, such parts of it are dropped instead.
+        `lenient`, for stored objects, such parts of it are dropped instead.
         """
         try:
             reader = self._lenient_reader if lenient else self._reader
@@ -127,7 +127,7 @@ class CustomSchema:
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """How fields are owned and merged by server-side apply."""
+        """The shape of objects for server-side apply."""
         if self._preserve_unknown and self._props is not None and violations(self._props, ""):
             return shape_of(None)
         return shape_of(self._structural, preserve=self._preserve_unknown)

@@ -1,7 +1,7 @@
-"""What is wrong with a regular expression, in the words of the reference.
+"""Errors of regular expressions, in the words of Go's regexp package.
 
-Patterns come from users, so they run on RE2, which takes time linear in the text. The reference's engine has the same
-syntax and other words for its errors.
+Patterns come from users, so they run on RE2, which takes time linear in the text. Go's engine has the same syntax and
+other error messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re2
 OPTIONS: Final = re2.Options()
 OPTIONS.log_errors = False
 OPTIONS.never_capture = True
-# The reference has no such limit; with the default one, counted classes of Unicode letters do not compile.
+# Go has no such limit; with the default one, counted classes of Unicode letters do not compile.
 OPTIONS.max_mem = 64 << 20
 
 _WORDS: Final = {
@@ -27,11 +27,11 @@ _WORDS: Final = {
     "trailing \\": "trailing backslash at end of expression",
     "pattern too large - compile failed": "expression too large",
 }
-"""RE2's words for an error, where the reference has others."""
+"""RE2's words for an error, where Go has others."""
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why the pattern cannot be compiled; None when it can."""
+    """The reason why the pattern cannot be compiled; None when it can."""
     try:
         re2.compile(pattern, OPTIONS)
     except re2.error as error:

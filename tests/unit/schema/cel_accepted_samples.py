@@ -1,4 +1,4 @@
-"""Expressions that are well typed, each with its type as the reference prints it.
+"""Expressions that are well typed, each with its type as cel-go prints it.
 
 The variables are those of `cel_variables`.
 """

@@ -1,4 +1,4 @@
-"""Expressions with mistakes, each with what the reference says about it: line, column and message of every issue.
+"""Expressions with errors, each with what cel-go reports: line, column and message of every issue.
 
 The variables are those of `cel_variables`.
 """

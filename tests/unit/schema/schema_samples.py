@@ -1,4 +1,4 @@
-"""Random valid objects of any built-in kind, made from its schema; the property tests of this room share them."""
+"""Random valid objects of any built-in kind, made from its schema; the property tests of this package share them."""
 
 from __future__ import annotations
 

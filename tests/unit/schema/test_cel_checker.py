@@ -46,12 +46,12 @@ def complaints(source: str, **variables: Type) -> list[str]:
 
 
 @pytest.mark.parametrize(("source", "type_"), ACCEPTED, ids=[source for source, _ in ACCEPTED])
-def test_well_typed_expressions_have_the_types_of_the_reference(source: str, type_: str) -> None:
+def test_well_typed_expressions_have_the_types_of_cel_go(source: str, type_: str) -> None:
     assert str(checked(source).type) == type_
 
 
 @pytest.mark.parametrize(("source", "issues"), REFUSED, ids=[source for source, _ in REFUSED])
-def test_mistakes_are_reported_in_the_words_of_the_reference(source: str, issues: list[str]) -> None:
+def test_issues_are_reported_in_the_words_of_cel_go(source: str, issues: list[str]) -> None:
     with pytest.raises(ExpressionErrors) as caught:
         checked(source)
     lead = "ERROR: <input>:"

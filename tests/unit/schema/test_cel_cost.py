@@ -1,4 +1,4 @@
-"""Estimated costs. The corpus has what the reference estimates for the same expressions and the same schema."""
+"""Estimated costs. The corpus has what kube-apiserver estimates for the same expressions and the same schema."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cost(source: str) -> Estimate:
 
 
 @pytest.mark.parametrize(("source", "most"), CORPUS["costs"], ids=range(len(CORPUS["costs"])))
-def test_estimates_are_those_of_the_reference(source: str, most: int) -> None:
+def test_estimates_are_those_of_kube_apiserver(source: str, most: int) -> None:
     assert cost(source).max == most
 
 
@@ -55,7 +55,7 @@ def test_what_is_written_in_the_expression_has_its_own_size() -> None:
 
 
 def test_paths_of_sibling_fields_share_their_last_step() -> None:
-    """A loop over `x.l` that looks at `x.b` is reckoned by the size of `x.b`: the reference does, so rules pass by it."""
+    """A loop over `x.l` that looks at `x.b` is estimated by the size of `x.b`: cel-go does, so rules are accepted."""
     assert cost("self.lom.all(x, x.l.all(y, x.b > 1))").max == 33
 
 

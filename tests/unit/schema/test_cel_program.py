@@ -1,6 +1,6 @@
 """Programs against a table of outcomes: for each expression its value or error, and what it cost, to the unit.
 
-The table was recorded from the reference implementation with its Kubernetes libraries, on one object of every type.
+The table was recorded from cel-go with the libraries of Kubernetes, on one object of every type.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def outcome(source: str, self_type: Type, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("group", TABLE["outcomes"])
-def test_values_errors_and_costs_are_those_of_the_reference(group: str) -> None:
+def test_values_errors_and_costs_are_those_of_cel_go(group: str) -> None:
     declaration = declare(SCHEMA, root=False)
     assert declaration is not None
     assert ADAPT is not None

@@ -85,7 +85,7 @@ def test_transition_rules_hold_for_updates_only():
     assert error.body == "Invalid value: high must not shrink"
 
 
-def test_a_status_is_judged_alone_by_its_schema_and_the_whole_by_its_rules():
+def test_a_status_is_validated_by_its_schema_and_the_whole_object_by_its_rules():
     schema = schema_of(RULES)
     old = {**thing(low=5, high=1), "status": {}}
     assert schema.validate_status({**old, "status": {"seen": 1}}, old) == []

@@ -59,7 +59,7 @@ def test_unknown_fields_are_taken_out_and_told():
     )
 
 
-def test_names_beside_names_are_kept_whatever_they_are():
+def test_misplaced_names_are_kept_whatever_they_are():
     obj = definition(shortNames="th", plural=["x"], kind=None)
     assert SCHEMA.coerce(obj) == []
     assert obj == definition(shortNames="th", plural=["x"])
@@ -95,7 +95,7 @@ def test_fields_are_owned_one_by_one_and_lists_as_wholes():
     assert "JSONPath" not in owned
 
 
-def test_a_strategic_patch_goes_into_schemas_and_replaces_lists():
+def test_a_strategic_patch_merges_schemas_and_replaces_lists():
     obj = definition(**FULL)
     patch = {"spec": {"validation": {"openAPIV3Schema": {"title": "t"}}, "versions": [{"name": "v2"}]}}
     patched = strategicmerge.apply(obj, patch, SCHEMA.merge)
@@ -103,5 +103,5 @@ def test_a_strategic_patch_goes_into_schemas_and_replaces_lists():
     assert patched["spec"]["versions"] == [{"name": "v2"}]
 
 
-def test_its_own_rules_judge_a_definition_and_not_its_schema():
+def test_a_definition_is_validated_by_the_registry_and_not_by_its_schema():
     assert SCHEMA.validate(definition()) == []

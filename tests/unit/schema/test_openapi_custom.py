@@ -479,6 +479,6 @@ def test_the_deepest_schema_a_request_can_carry_is_published(base, around, level
         if base == V2:
             v2_protobuf.entries(v2.Part({}, {"x": found}))
 
-    # In a thread, as the server does it: the frames of whoever waits do not count.
+    # In a thread, as the server does it: the frames of the caller do not count.
     with ThreadPoolExecutor(1) as pool:
         pool.submit(publish).result()

@@ -24,7 +24,7 @@ def test_an_empty_required_string_is_a_missing_one():
     assert errors("storage.k8s.io", "StorageClass", {"provisioner": "x"}) == []
 
 
-def test_a_missing_struct_is_judged_like_an_empty_one():
+def test_a_missing_struct_is_validated_like_an_empty_one():
     found = errors("autoscaling", "HorizontalPodAutoscaler", {"spec": {"maxReplicas": 3}}, "v2")
     assert found == ["spec.scaleTargetRef.kind: Required value", "spec.scaleTargetRef.name: Required value"]
     assert errors("storage.k8s.io", "CSINode", {}) == []
@@ -55,7 +55,7 @@ def test_metadata_and_status_are_left_to_others():
     assert errors("policy", "PodDisruptionBudget", obj) == []
 
 
-def test_maps_are_judged_by_key():
+def test_maps_are_validated_by_key():
     schema = {"properties": {"a": {"externalDocs": {}, "x-kubernetes-validations": [{}]}}}
     crd = {
         "spec": {

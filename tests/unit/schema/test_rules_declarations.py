@@ -157,7 +157,7 @@ def test_embedded_resources_are_resources() -> None:
     assert declared.fields["template"].fields is not None
 
 
-# -- sizes: (most elements, fewest bytes), as the reference estimates them --------------------------------------------
+# -- sizes: (most elements, fewest bytes), as cel-go estimates them ---------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def lines(errors: list[FieldError]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CORPUS["definitions"], ids=lambda case: case["name"])
-def test_definitions_are_answered_as_the_reference_does(case: dict[str, Any]) -> None:
+def test_definitions_have_the_errors_of_kube_apiserver(case: dict[str, Any]) -> None:
     assert lines(check_rules(read(case["schema"]), PATH)) == case["errors"]
 
 
@@ -61,9 +61,9 @@ def test_only_wording_is_checked_where_the_schema_is_not_structural() -> None:
 def test_expressions_above_another_error_are_not_looked_at() -> None:
     schema = read(resource(rule("self.nope"), a=STRING))
     below = invalid("$.properties[spec].properties[a].type", "x", "no such type")
-    beside = invalid("$.properties[other].type", "x", "no such type")
+    elsewhere = invalid("$.properties[other].type", "x", "no such type")
     assert check_rules(schema, PATH, known=[below]) == []
-    assert len(check_rules(schema, PATH, known=[beside])) == 1
+    assert len(check_rules(schema, PATH, known=[elsewhere])) == 1
 
 
 def test_an_unchanged_schema_may_keep_expensive_rules() -> None:
@@ -100,7 +100,7 @@ def test_an_expression_that_can_never_run_is_refused() -> None:
 
 
 @pytest.mark.parametrize("case", CORPUS["objects"], ids=lambda case: case["name"])
-def test_objects_are_answered_as_the_reference_does(case: dict[str, Any]) -> None:
+def test_objects_have_the_errors_of_kube_apiserver(case: dict[str, Any]) -> None:
     validate, warnings = validator_of(case["schema"]), list[str]()
     old = case.get("old", MISSING)
     assert lines(validate(case["value"], old, warnings=warnings)) == sorted(case["errors"])

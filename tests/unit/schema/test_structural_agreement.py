@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kapi.schema.structural.checks.acceptance import compile_accept
-from kapi.schema.structural.checks.explanation import Explainer, Findings
+from kapi.schema.structural.checks.explanation import Explainer
 from kapi.schema.structural.correlation import Comparison
 from kapi.schema.structural.model import MISSING, read
-from kapi.schema.structural.report import ENOUGH
+from kapi.schema.structural.report import LIMIT, Report
 from kapi.schema.structural.validator import compile_validator
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ OWN_RULES = {
 def test_there_are_words_for_exactly_the_values_that_are_refused(schema, value):
     parsed = read(schema)
     accept = compile_accept(parsed)
-    found = Findings()
+    found = Report(distinct=True)
     Explainer(parsed).explain(value, MISSING, None, found, Comparison())
     assert (accept is None or accept(value)) == (not found.failed)
     assert found.failed == bool(found.errors)
@@ -160,4 +160,4 @@ def test_a_hundred_thousand_faults_below_a_huge_key_are_named_up_to_a_limit():
     assert len(found) == 1
     few = found_in(schema, {"k": list(range(100_000))})
     size = sum(len(error.field) + len(error.body) for error in few)
-    assert ENOUGH * 0.9 < size < ENOUGH + 1000
+    assert LIMIT * 0.9 < size < LIMIT + 1000

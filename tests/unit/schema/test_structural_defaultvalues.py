@@ -97,7 +97,7 @@ def texts(props: dict[str, Any]) -> list[str]:
         ], id="lists in metadata by default"),
     ],
 )  # fmt: skip
-def test_defaults_are_judged_where_they_stand(field, expected):
+def test_defaults_are_validated_at_their_place(field, expected):
     assert texts(obj_of(f=field)) == [f"p.properties[f]{line}" for line in expected]
 
 
@@ -122,7 +122,7 @@ def test_rules_are_asked_about_valid_defaults_only():
     assert len(errors) == 3
 
 
-def test_judging_changes_no_default():
+def test_validation_changes_no_default():
     props = obj_of(e={**embedded(), "default": {**POD, "metadata": {"strange": 1}}})
     before = copy.deepcopy(props)
     assert texts(props) == []

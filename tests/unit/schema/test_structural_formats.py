@@ -8,7 +8,7 @@ from kapi.schema.structural.model import Schema
 
 UUID = "a1b2c3d4-1234-{}234-{}234-123456789abc"
 
-# What Go's standard library, and the validators on top of it that the reference uses, say to each text.
+# What Go's standard library, and the validators on top of it that kube-apiserver uses, return for each text.
 GOOD = {
     "bsonobjectid": ["507f1f77bcf86cd799439011", "507F1F77BCF86CD799439011"],
     "uri": [

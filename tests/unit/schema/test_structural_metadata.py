@@ -174,7 +174,7 @@ def test_the_root_counts_as_embedded_when_asked():
         coerce({"kind": 7})
 
 
-# -- judging embedded objects -----------------------------------------------------------------------------------------
+# -- validating embedded objects---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_the_root_counts_as_embedded_when_asked():
         ),
     ],
 )
-def test_heads_of_embedded_objects_are_judged(embedded, expected):
+def test_metadata_of_embedded_objects_is_validated(embedded, expected):
     before = copy.deepcopy(embedded)
     assert complaints({"template": embedded}) == [f"spec.template.{line}" for line in expected]
     assert complaints({"byName": {"k": embedded}}) == [f"spec.byName[k].{line}" for line in expected]

@@ -93,7 +93,7 @@ def test_the_head_of_an_object_is_kept_even_when_its_schema_speaks_of_it():
     assert obj == HEAD
 
 
-def test_away_from_the_root_the_head_goes_without_a_word():
+def test_away_from_the_root_type_and_metadata_are_removed_silently():
     obj = {"kind": "x", "other": 1, "below": {"kind": "y"}}
     paths = compile_prune(read(obj_of(below=obj_of(a=TEXT))), root=False)(obj)
     assert paths == ["below.kind", "other"]

@@ -209,7 +209,7 @@ MISMATCHES = [
 
 
 @pytest.mark.parametrize("group, kind, obj, value, field, go_type", MISMATCHES)
-def test_values_of_a_wrong_type_are_refused_in_the_words_of_the_reference(group, kind, obj, value, field, go_type):
+def test_values_of_a_wrong_type_have_the_errors_of_kube_apiserver(group, kind, obj, value, field, go_type):
     with pytest.raises(TypeMismatch) as raised:
         kind_schema(group, "v1", kind).coerce(copy.deepcopy(obj))
     assert raised.value.message == f"json: cannot unmarshal {value} into Go struct field {field} of type {go_type}"

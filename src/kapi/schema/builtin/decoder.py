@@ -1,9 +1,9 @@
-"""Turn a decoded JSON object, in place, into what the kind's typed decoder would keep.
+"""Decoding of built-in kinds: a decoded JSON object becomes, in place, what the kind's typed decoder would keep.
 
 Each definition becomes one function over dictionaries, compiled the first time a value of it is met and shared by all
 kinds that use it. Such a function removes what the type does not know and returns the paths of it, checks the JSON
-types, brings leaves into their canonical form, removes nulls, and leaves out empty values where the reference would not
-write them. Paths are built on the way back, and only when there is something to report.
+types, brings leaves into their canonical form, removes nulls, and leaves out empty values where kube-apiserver would
+not write them. Paths are built on the way back, and only when there is something to report.
 
 Unknown fields come back in the order of the document, each path starting with `.` or `[`. `TypeMismatch` ends it all.
 """
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     """Works on a dict or list in place."""
 
 PLAIN, LEAF, CONTAINER = range(3)
-"""How a field is read: by its Python type alone, by a function that returns what is kept, or in place."""
+"""The ways to read a field: by its Python type alone, by a function that returns the value to keep, or in place."""
 
 if TYPE_CHECKING:
     Field = tuple[int, Any, bool, str]
-    """How it is read, by what (a type, a reader or a container), whether empty values go, and the name of its type."""
+    """The way to read it, its type, reader or container, True if empty values are dropped, and the name of its type."""
 
 MOST_UNKNOWN = 100
-"""How many unknown fields are reported; the reference stops counting there, too. It bounds hostile bodies."""
+"""The most unknown fields that are reported, as in kube-apiserver. It bounds the response to hostile bodies."""
 
 _KINDS = {str: "string", bool: "bool"}
 _ZEROES = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
 
 
 def go_type(node: Node) -> str:
-    """The name the reference has for the type of a field."""
+    """The name kube-apiserver has for the type of a field."""
     if node.go_type:
         return node.go_type
     if node.ref:
@@ -246,7 +246,7 @@ def _map(name: str, item: Node) -> Container:
 
 
 def _zero(node: Node) -> Callable[[], Any]:
-    """What a null among the items of a list or the values of a map is read as."""
+    """The value that a null among the items of a list or the values of a map is read as."""
     if node.ref == builtin.QUANTITY:
         return lambda: "0"
     if node.ref == builtin.INT_OR_STRING:

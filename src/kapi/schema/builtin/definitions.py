@@ -69,7 +69,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Group, version and kind of the objects this definition describes."""
     unions: tuple[dict[str, object], ...] = ()
     go_type: str = ""
-    """The name of the type in the reference's error messages, where the schema does not tell."""
+    """The name of the type in kube-apiserver's error messages, where the schema does not tell."""
     embedded: str = ""
     """The struct a field is embedded by, which is part of its path in error messages."""
     drops_zero: bool = False
@@ -77,7 +77,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Package(msgspec.Struct, frozen=True):
-    """Where the parts of an API package are."""
+    """The positions of the parts of an API package."""
 
     names: tuple[str, ...]
     structure: tuple[int, int]
@@ -85,7 +85,7 @@ class _Package(msgspec.Struct, frozen=True):
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """What the resource holds; `start` is where the parts begin."""
+    """The index of the resource; `start` is where the parts begin."""
 
     packages: dict[str, _Package]
     kinds: dict[str, str]

@@ -1,9 +1,8 @@
-"""The schema of CustomResourceDefinition in v1beta1, which is in none of the published definitions any more.
+"""The schema of CustomResourceDefinition in v1beta1, which is no longer in the published definitions.
 
-Made from that of v1 by saying what was different: parts of versions may stand above them, columns spell `JSONPath`, the
-webhook is spread over the conversion. One thing is ours: fields of `names` that were put beside it are read
-and kept, so that whoever misplaced them can be told, instead of losing them unseen. Decodes, and says how fields are
-owned and merged, as `kapi.schema.builtin.typed` does for all other kinds.
+Made from that of v1 with its differences: parts of versions may be in the spec, columns spell `JSONPath`, the fields of
+the webhook are in the conversion. One thing is ours: fields of `names` that were put next to it are decoded and kept,
+so that validation can report them. Has the interface of `kapi.schema.builtin.typed.KindSchema`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.ownership.shape import ATOMIC_LIST, DEDUCED, STRUCT, Shape
-from kapi.schema.builtin import decoder as decoding
+from kapi.schema.builtin import decoder, shapes
 from kapi.schema.builtin import definitions as builtin
-from kapi.schema.builtin import shapes
 from kapi.schema.builtin.definitions import Node
 from kapi.schema.builtin.mergekeys import MergeNode
 from kapi.schema.builtin.scalars import TypeMismatch
@@ -79,11 +77,11 @@ class DefinitionSchema(KindSchema):
     def __init__(self) -> None:
         self.name = f"{_OWN}CustomResourceDefinition"
         for name, fields in _structs().items():
-            decoding.structs[name] = _decoder(name, fields)
-        self._coerce = decoding.structs[self.name]
+            decoder.structs[name] = _decoder(name, fields)
+        self._coerce = decoder.structs[self.name]
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Nothing: definitions have rules of their own, which know more than a schema."""
+        """Return no errors: definitions have validation of their own in the registry."""
         return []
 
     @functools.cached_property
@@ -93,7 +91,7 @@ class DefinitionSchema(KindSchema):
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """How fields are owned and merged by server-side apply."""
+        """The shape of objects for server-side apply."""
         return _shape("CustomResourceDefinition", {"spec": _spec_shape()})
 
 
@@ -106,12 +104,12 @@ def definition_schema() -> DefinitionSchema:
 # -- decoding --------------------------------------------------------------------------------------------------------
 
 
-def _decoder(name: str, fields: Mapping[str, Node]) -> decoding.Container:
-    """The function of a struct, as `decoding` makes them from published definitions."""
-    readers = {key: decoding.field(node) for key, node in fields.items()}
+def _decoder(name: str, fields: Mapping[str, Node]) -> decoder.Container:
+    """The function of a struct, as `decoder` makes them from published definitions."""
+    readers = {key: decoder.field(node) for key, node in fields.items()}
     short = name.rpartition(".")[2]
 
-    def coerce(obj: Any) -> decoding.Paths:
+    def coerce(obj: Any) -> decoder.Paths:
         if type(obj) is not dict:
             raise TypeMismatch.of(obj, f"v1beta1.{short}")
         unknown: list[str] = []
@@ -130,21 +128,21 @@ def _decoder(name: str, fields: Mapping[str, Node]) -> decoding.Container:
                 del obj[key]
             else:
                 obj[key] = kept
-        return unknown[: decoding.MOST_UNKNOWN] or None
+        return unknown[: decoder.MOST_UNKNOWN] or None
 
     return coerce
 
 
-def _read(field: decoding.Field, value: Any) -> tuple[Any, Iterable[str]]:
-    """What is kept of a value (None: nothing), and the unknown fields below it."""
+def _read(field: decoder.Field, value: Any) -> tuple[Any, Iterable[str]]:
+    """The value to keep, None for nothing, and the unknown fields below it."""
     how, reader, drops, type_name = field
     below: Iterable[str] = ()
     if value is None:
         return None, below
-    if how == decoding.PLAIN:
+    if how == decoder.PLAIN:
         if type(value) is not reader:
             raise TypeMismatch.of(value, type_name)
-    elif how == decoding.CONTAINER:
+    elif how == decoder.CONTAINER:
         below = reader(value) or ()
     else:
         value = reader(value)
@@ -161,7 +159,7 @@ def _shape(like: str, changed: Mapping[str, Shape], *without: str) -> Shape:
         known = shapes.kind_shape(f"{_V1}{like}")
         fields = {name: field for name, field in known.fields.items() if name not in without}
         fields |= {name: (f"f:{name}", shape) for name, shape in changed.items()}
-        # A list that need not be there any more is not there when nobody set it.
+        # A list that is optional here is absent unless it is set.
         present = {
             name: value
             for name, value in known.present.items()

@@ -1,7 +1,7 @@
-"""How the fields of a built-in kind merge: patch strategies and keys, list and map types.
+"""Merge rules of the fields of built-in kinds: patch strategies and keys, list and map types.
 
-A `MergeNode` stands for a field and answers for it and what is below it, step by step along the path of a patch.
-Strategic merge patch and server-side apply walk it beside the object. Nodes are made on the way, once per field of a
+A `MergeNode` has the rules of a field and leads to those below it, step by step along the path of a patch. Strategic
+merge patch and server-side apply walk it together with the object. Nodes are made on the way, once per field of a
 definition.
 """
 
@@ -61,7 +61,7 @@ class MergeNode:
 
 
 def is_struct(node: builtin.Node) -> bool:
-    """Whether values of a node have fields that are known."""
+    """Return True if values of a node have fields that are known."""
     return bool(node.ref) and node.ref not in builtin.NOT_STRUCTS
 
 

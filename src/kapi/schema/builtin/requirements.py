@@ -1,7 +1,7 @@
-"""The rules a schema alone can state: what must be there, and which values a closed set allows.
+"""Validation of built-in kinds by their schema alone: required fields, and enumerations.
 
-For kinds without rules of their own in the registry. Absence is judged as the reference would: a missing struct is an
-empty one, so the error names the field inside that matters; a missing string is an empty one, and required means not
+For kinds without validation of their own in the registry. Absence is treated as in kube-apiserver: a missing struct is
+an empty one, so the error names the field inside that matters; a missing string is an empty one, and required means not
 empty. Missing numbers, booleans and lists have a legal zero value and pass. Each definition becomes one function,
 compiled on first use.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kapi.schema.builtin.definitions import Node
 
     Check = Callable[[dict[str, Any], str, list[FieldError]], None]
-    """Judges an object found at a path and adds what is wrong."""
+    """Validates an object found at a path and adds its errors."""
     Rule = Callable[[Any, str, list[FieldError]], None]
-    """Judges the value of a field, None when it is missing."""
+    """Validates the value of a field, None when it is missing."""
 
 _SHARED = frozenset({"apiVersion", "kind", "metadata", "status"})
-"""Fields of a whole object that are judged elsewhere, or not on this road."""
+"""Fields of a whole object that are validated elsewhere."""
 
 
 class _Checks(dict[str, "Check"]):

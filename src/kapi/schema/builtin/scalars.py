@@ -1,4 +1,4 @@
-"""Readers for the values at the leaves of a typed object, with the errors of the reference's JSON decoder.
+"""Readers for the values at the leaves of a typed object, with the errors of kube-apiserver's JSON decoder.
 
 A reader takes a decoded JSON value (never null) and returns what is kept, which is the same object in the common case.
 What it cannot take it refuses with `TypeMismatch`, whose text is the one Go's decoder would give: type errors name the
@@ -24,7 +24,7 @@ _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 
 class TypeMismatch(ValueError):
-    """A value that the kind's type cannot hold. `message` is what the reference server says about it."""
+    """A value that the kind's type cannot hold. `message` is that of kube-apiserver."""
 
     def __init__(
         self, text: str = "", *, value: Any = None, shown: str = "", go_type: str = "", kind: str = ""
@@ -53,7 +53,7 @@ class TypeMismatch(ValueError):
 
     @property
     def message(self) -> str:
-        """The text, complete once every enclosing struct was told."""
+        """The text, complete once `enclose` was called for every enclosing struct."""
         if self._text:
             return self._text
         path = ".".join(reversed(self._path))
@@ -89,7 +89,7 @@ def integer(go_type: str, bits: int, *, kind: str | None = None) -> Reader:
 
 
 def floating(value: Any) -> Any:
-    """A float64, written without a fraction when it has none, as the reference does."""
+    """A float64, written without a fraction when it has none, as kube-apiserver does."""
     if type(value) is int:
         return value
     if type(value) is float:
@@ -150,7 +150,7 @@ def base64(value: Any) -> Any:
 
 
 def _illegal_base64(text: str) -> int:
-    """Where Go's decoder stops: the first byte out of place, or the start of an incomplete group."""
+    """The offset where Go's decoder stops: the first illegal byte, or the start of an incomplete group."""
     data = text.encode(errors="surrogatepass")
     filled = 0
     for place, byte in enumerate(data):

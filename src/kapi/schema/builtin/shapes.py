@@ -1,8 +1,9 @@
-"""The shapes of built-in kinds: how their fields are owned and merged by server-side apply.
+"""The shapes of built-in kinds for server-side apply: how their fields are owned and merged.
 
 Made from the definitions, struct by struct as objects need them, and shared by all kinds. The definitions leave out
-two things: which keys of list items have defaults, and which fields the reference writes even when nobody set them.
-The second matters because such a field exists in every object: who sets something inside it does not own it itself.
+two things: which keys of list items have defaults, and which fields kube-apiserver writes even when they are not set
+(`zerovalues`). The second matters because such a field exists in every object: a manager that sets something inside it
+does not own the field itself.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _KEY_DEFAULTS: Final = {
     ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
     ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
 }
-"""What an item is without a key that it need not have. Keys it must have are empty then, of whatever type they are."""
+"""Defaults of optional keys of list items. Required keys that are missing are zero values of their type."""
 
 
 @functools.cache

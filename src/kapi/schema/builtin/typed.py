@@ -1,6 +1,6 @@
-"""What can be done with the schema of a built-in kind: decode into it, judge against it, merge along it.
+"""The schema of a built-in kind, with its operations: decode, validate, merge.
 
-`kind_schema` is the door to this room for everybody who handles built-in objects. Schemas are compiled piece by piece
+`kind_schema` is the entry point of this package. Schemas are compiled piece by piece
 as objects need them, and definitions that kinds share are compiled once.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Protocol
 
-from kapi.schema.builtin import decoder as decoding
+from kapi.schema.builtin import decoder, mergekeys, requirements, shapes
 from kapi.schema.builtin import definitions as builtin
-from kapi.schema.builtin import mergekeys as merging
-from kapi.schema.builtin import requirements, shapes
 from kapi.schema.builtin.scalars import TypeMismatch
 from kapi.schema.builtin.zerovalues import zero_values
 
@@ -26,7 +24,7 @@ __all__ = ["KindSchema", "ObjectSchema", "TypeMismatch", "kind_schema"]
 
 
 class ObjectSchema(Protocol):
-    """What handlers ask of a schema, built in or custom."""
+    """The interface of schemas, built-in or custom, that handlers use."""
 
     def coerce(self, obj: Object) -> list[str]:
         """Make `obj`, in place, what its kind keeps; returns the paths of what was unknown. Raises `TypeMismatch`."""
@@ -37,7 +35,7 @@ class ObjectSchema(Protocol):
         ...
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Judge a coerced object."""
+        """The errors of a coerced object."""
         ...
 
     @property
@@ -47,17 +45,17 @@ class ObjectSchema(Protocol):
 
     @property
     def shape(self) -> Shape:
-        """How fields are owned and merged by server-side apply."""
+        """The shape of objects for server-side apply."""
         ...
 
 
 class KindSchema:
-    """The compiled schema of one kind. Methods are pure but for what they say, and safe to call from any thread."""
+    """The compiled schema of one kind. Safe to share between threads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         """The full name of the definition."""
-        self._coerce = decoding.structs[name]
+        self._coerce = decoder.structs[name]
 
     def coerce(self, obj: Object) -> list[str]:
         """Make `obj`, in place, what the typed decoder would keep; returns the paths of the unknown fields it removed.
@@ -69,17 +67,17 @@ class KindSchema:
             unknown = self._coerce(obj)
         except RecursionError:
             raise TypeMismatch("exceeded max depth") from None
-        return [path[1:] for path in unknown[: decoding.MOST_UNKNOWN]] if unknown else []
+        return [path[1:] for path in unknown[: decoder.MOST_UNKNOWN]] if unknown else []
 
     def reset_status(self, obj: Object) -> None:
         """Make the status of `obj`, in place, that of a new object: the fields that are always written, if any."""
         obj.pop("status", None)
         zero = zero_values(self.name).get("status")
         if zero is not None:
-            obj["status"] = decoding.empty_struct(zero.struct)
+            obj["status"] = decoder.empty_struct(zero.struct)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Judge a coerced object by its schema alone, leaving out metadata and status."""
+        """The errors of a coerced object by its schema alone, without metadata and status."""
         errors: list[FieldError] = []
         self._check(obj, "", errors)
         return [error._replace(field=error.field[1:]) for error in errors]
@@ -91,11 +89,11 @@ class KindSchema:
     @functools.cached_property
     def merge(self) -> MergeNode:
         """The merge rules of the whole object, to be walked by field."""
-        return merging.root(self.name)
+        return mergekeys.root(self.name)
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """How fields are owned and merged by server-side apply."""
+        """The shape of objects for server-side apply."""
         return shapes.kind_shape(self.name)
 
 

@@ -35,11 +35,11 @@ class Library:
     general: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """By function: one implementation for all types, which looks at its arguments itself."""
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """What calls cost at run time, by overload id or else by function; 1 where nothing is given."""
+    """The cost of calls at run time, by overload id or else by function; 1 where nothing is given."""
     estimates: Mapping[str, CallEstimator] = field(default_factory=dict)
-    """What calls may cost at most, by overload id or else by function; 1 where nothing is given."""
+    """The estimated cost of calls, by overload id or else by function; 1 where nothing is given."""
     equality: Mapping[Type, CallEstimator] = field(default_factory=dict)
-    """What `==` of two values of a type that the library defines may cost at most."""
+    """The estimated cost of `==` of two values of a type that the library defines."""
     types: Mapping[str, Type] = field(default_factory=dict)
     """Types by the names that expressions may use as values, as in `type(x) == net.IP`."""
     since: tuple[int, int] = (1, 0)

@@ -1,6 +1,6 @@
-"""Moments and spans of time: read from text, written, taken apart in a time zone, added and subtracted.
+"""Timestamps and durations: parsed, formatted, shown in a time zone, added and subtracted.
 
-All of it on whole nanoseconds, for the years 1 to 9999, with the limits and the error texts of the reference. Time
+All of it on whole nanoseconds, for the years 1 to 9999, with the limits and the error texts of cel-go. Time
 zones come from the system's database and are remembered by Python.
 """
 
@@ -68,7 +68,7 @@ def format_timestamp(moment: Timestamp) -> str:
 
 
 class Clock(NamedTuple):
-    """A moment as a wall clock and a calendar show it. Weekdays count from Sunday, days of the year from nought."""
+    """A timestamp as a wall clock and a calendar show it. Weekdays count from Sunday, days of the year from 0."""
 
     year: int
     month: int

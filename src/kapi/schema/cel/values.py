@@ -1,8 +1,8 @@
-"""The values of expressions at run time, and what is the same for all of them: equality, order, type, size, text.
+"""The values of expressions at run time: their equality, order, types, sizes and texts.
 
 JSON values are used as they are, without wrapping: int, float, str, bool, None, list and dict mean what they mean in
-JSON. What JSON has no word for is here: unsigned integers, moments, spans of time, values that may be absent, and lists
-whose schema says that they are sets or maps. `SetList` and `MapList` are put around by the caller.
+JSON. The types that JSON lacks are here: unsigned integers, timestamps, durations, optional values, constructed
+objects, and lists of type set and map, which the caller makes.
 
 Python calls `True` and `1` equal and expressions do not, so nothing here compares with `==` before the types are known.
 """
@@ -96,18 +96,18 @@ NONE: Final = Optional(present=False)
 
 
 class SetList(list[Any]):
-    """A list of distinct scalars whose order means nothing: `+` adds what is missing."""
+    """A list of distinct scalars without an order: `+` adds what is missing."""
 
 
 class MapList(list[Any]):
-    """A list of objects told apart by `keys`, whose order means nothing: `+` replaces by key and appends the rest."""
+    """A list of objects identified by `keys`, without an order: `+` replaces by key and appends the rest."""
 
     def __init__(self, items: Iterable[Any], keys: tuple[str, ...]) -> None:
         super().__init__(items)
         self.keys = keys
 
     def key_of(self, item: Any) -> tuple[Any, ...]:
-        """What tells an item from others; numbers and booleans are kept apart."""
+        """The key of an item; numbers and booleans are kept apart."""
         if type(item) is not dict:
             raise EvaluationError("no such overload")
         return tuple((type(value), value) for value in map(item.get, self.keys))
@@ -153,11 +153,11 @@ class Opaque:
 
     @property
     def size(self) -> int:
-        """How large this counts in costs."""
+        """The size of this in costs."""
         return 1
 
     def same(self, other: Any) -> bool:
-        """Whether this equals another of the same class."""
+        """Return True if this equals another of the same class."""
         return bool(self == other)
 
 
@@ -215,7 +215,7 @@ def type_of(value: Any) -> Type:
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is a list of any kind."""
+    """Return True if a value is a list of any kind."""
     return type(value) in _LISTS
 
 
@@ -228,9 +228,9 @@ def no_such_overload() -> NoReturn:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Whether two values are equal: numbers by amount whatever their types, other values only within a type.
+    """Return True if two values are equal: numbers by amount whatever their types, other values only within a type.
 
-    Not quite symmetric, as in the reference: a set or map list on the left ignores order, and a library value on the
+    Not quite symmetric, as in cel-go: a set or map list on the left ignores order, and a library value on the
     left refuses other types.
     """
     kind = type(left)
@@ -298,11 +298,11 @@ def find(entries: dict[Any, Any], key: Any) -> tuple[bool, Any]:
 
 
 def compare_numbers(left: Any, right: Any) -> int:
-    """Negative, zero or positive. Against a float both become floats, once they are in range, as the reference does."""
+    """Negative, zero or positive. Against a float both become floats, once they are in range, as cel-go does."""
     if type(left) is not type(right) and (type(left) is float or type(right) is float):
         low, high = _bounds(left if type(right) is float else right)
         number = left if type(left) is float else right
-        if number != number:  # noqa: PLR0124 - that is how NaN is told
+        if number != number:  # noqa: PLR0124 - only NaN differs from itself
             return 1
         if low <= number <= high:
             left, right = float(left), float(right)
@@ -326,7 +326,7 @@ def compare(left: Any, right: Any) -> int:
 
 
 def is_ordered(value: Any) -> bool:
-    """Whether values of this type have an order at all."""
+    """Return True if values of this type have an order at all."""
     return type(value) in _PLAIN
 
 
@@ -334,7 +334,7 @@ def is_ordered(value: Any) -> bool:
 
 
 def size_of(value: Any) -> int:
-    """How large a value counts in costs: characters, bytes, items or entries; anything else, errors too, is one."""
+    """The size of a value in costs: characters, bytes, items or entries; 1 for anything else, errors too."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, Optional) and value.present:

@@ -1,7 +1,7 @@
 """OpenAPI: what the server serves, described for clients.
 
-`served` says what there is, `operations` turns that into paths and operations, `components` renders the schemas of
-built-in kinds and `custom` those of custom ones; `v3` and `v2` put documents together in the two versions of the
-format, and `v2_protobuf` packs the older one for old kubectl. Documents are plain JSON values, built when asked for;
-whoever asks keeps the bytes.
+`served` lists the resources, `operations` turns them into paths and operations with `parameters`, `components` renders
+the schemas of built-in kinds and `custom` those of custom ones; `v3` and `v2` put documents together in the two
+versions of the format, and `v2_protobuf` packs the older one for old kubectl. Documents are plain JSON values, built
+when asked for; the caller keeps the bytes.
 """

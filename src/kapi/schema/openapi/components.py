@@ -1,7 +1,7 @@
 """Schemas as OpenAPI writes them, and everything a set of them refers to.
 
 The two versions differ in where references point, in how a reference carries a description (version 3 wraps it), and in
-defaults (version 2 publishes none). Prose comes from the definitions and is read here for the first time.
+defaults (version 2 publishes none). Descriptions come from the definitions and are read here for the first time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Schema = dict[str, Any]
 
 V2, V3 = "#/definitions/", "#/components/schemas/"
-"""Where references point, which also tells the versions apart."""
+"""The prefixes of references, which also tell the versions apart."""
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
@@ -120,7 +120,7 @@ def _element(node: Node, base: str) -> Schema:
 
 
 def _extensions(node: Node) -> Schema:
-    """How the field merges."""
+    """The extensions that say how the field merges."""
     pairs: dict[str, Any] = {
         "x-kubernetes-list-map-keys": list(node.list_map_keys),
         "x-kubernetes-list-type": node.list_type,

@@ -2,7 +2,7 @@
 
 Version 3 publishes nearly all that was written. Version 2 is what old kubectl validates by, and it refuses what it does
 not find: so whatever version 2 cannot express (choices, null, unknown fields) is published as less, never as something
-stricter. Either way the standard fields of an object replace what the author said of them.
+stricter. Either way the standard fields of an object replace those of the author.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WORDS = (
     "x-kubernetes-map-type",
     "x-kubernetes-validations",
 )
-"""What is published as it is; an empty value says nothing."""
+"""Fields that are published as they are, unless empty."""
 
 _VALUES = (
     "example",
@@ -61,7 +61,7 @@ _VALUES = (
     "maxProperties",
     "minProperties",
 )
-"""What is published as it is, zero included."""
+"""Fields that are published as they are, zero included."""
 
 _CHOICES = ("allOf", "anyOf", "oneOf")
 _SUFFIX = "_v2"
@@ -130,7 +130,7 @@ def _kind_extensions(resource: ServedResource, kind: str) -> Schema:
 
 @functools.cache
 def _prose(definition: str, field: str) -> str:
-    """What a built-in kind says of a field that every kind has."""
+    """The description of a field that every kind has, from a built-in kind."""
     return builtin.descriptions(definition)[field]
 
 
@@ -194,7 +194,7 @@ def _nested(props: dict[str, Any]) -> Schema:
 
 
 def _spell_int_or_string(schema: Schema) -> None:
-    """Say in terms that every reader knows what the extension says."""
+    """Express the extension with anyOf, which every reader knows."""
     every, some = schema.get("allOf", []), schema.get("anyOf")
     if some == _INT_OR_STRING_CHOICE or (every and every[0].get("anyOf") == _INT_OR_STRING_CHOICE):
         return

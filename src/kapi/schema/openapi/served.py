@@ -1,4 +1,4 @@
-"""What a server serves, as far as its description needs to know."""
+"""The resources that a server serves, as far as OpenAPI describes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kapi.schema.builtin import definitions as builtin
 
 
 class Subresource(NamedTuple):
-    """A sub-resource, with the kind it reads and writes: `scale` of a Deployment speaks `autoscaling/v1` Scale."""
+    """A sub-resource, with the kind it reads and writes: `scale` of a Deployment is an `autoscaling/v1` Scale."""
 
     name: str
     group: str
@@ -43,12 +43,12 @@ class ServedResource:
 
     @property
     def is_custom(self) -> bool:
-        """Whether users defined it."""
+        """Return True if a CustomResourceDefinition defines it."""
         return bool(self.definition)
 
     @property
     def group_version(self) -> GroupVersion:
-        """Where it is served."""
+        """The group version that serves it."""
         return GroupVersion(self.group, self.version)
 
     @property
@@ -62,7 +62,7 @@ class ServedResource:
         return self.list_definition or builtin.definition_name(self.group, self.version, self.kind + "List") or ""
 
     def subresource_schema(self, subresource: Subresource) -> str:
-        """The name of the definition a sub-resource speaks; its own kind means the resource's own definition."""
+        """The name of the definition of a sub-resource; its own kind means the resource's own definition."""
         if (subresource.group, subresource.version, subresource.kind) == (self.group, self.version, self.kind):
             return self.schema
         return builtin.definition_name(subresource.group, subresource.version, subresource.kind) or ""

@@ -59,7 +59,7 @@ def custom_part(resources: Iterable[ServedResource], definitions: Mapping[str, c
 
 
 def frame() -> dict[str, Any]:
-    """What a document has besides its parts."""
+    """The fields of a document that are not made of parts."""
     return {
         "swagger": "2.0",
         "info": INFO,

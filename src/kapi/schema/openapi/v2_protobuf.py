@@ -1,8 +1,8 @@
 """The OpenAPI 2.0 document as protobuf, which kubectl before 1.27 asks for.
 
 The bytes are gnostic's `openapi.v2.Document`. That format spells every map out as a list of named values and every
-choice as a wrapper message, so the tables below say, per message, which JSON key goes into which field and how. Of
-schemas they list all that the format has, of the rest what our documents contain; any other key raises KeyError.
+choice as a wrapper message, so the tables below say, per message, which JSON key is encoded into which field and how.
+Of schemas they list all that the format has, of the rest what our documents contain; any other key raises KeyError.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     Encoder = Callable[[int, Any], bytes]
     """Writes a value into the field of that number; a list into a repeated field."""
     Fields = Mapping[str, tuple[int, Encoder]]
-
-MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""What the answer calls itself; requests also say `v2@v1.0`."""
 
 _json = msgspec.json.Encoder().encode
 
@@ -172,7 +169,7 @@ def _requirements(field: int, value: list[dict[str, list[str]]]) -> bytes:
 # -- the messages -----------------------------------------------------------------------------------------------------
 
 _VENDOR: Encoder = _one_any
-"""Stands beside the number of a vendor-extension field; `_message` names the value itself."""
+"""Placeholder for vendor extensions, which `_message` encodes itself."""
 
 _SCHEMA: Fields = {
     "$ref": (1, _text),

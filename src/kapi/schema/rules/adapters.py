@@ -1,4 +1,4 @@
-"""From JSON values to the values that expressions work on, where the schema says that they are not the same.
+"""Conversion of JSON values to the values of expressions, where the schema says that they differ.
 
 Most JSON serves as it is. Texts with a format become moments, spans of time and bytes; numbers become floats; lists
 that are sets or maps are marked as such. A function is made once per schema and copies only what it changes; for parts
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Adapt = Callable[[Any], Any]
 
 Touched = dict[str, Any]
-"""The properties that an expression looks at, each with those below it, or with None for all of it."""
+"""The properties that an expression uses, each with those below it, or with None for all of it."""
 
 _LOOSE_SPAN: Final = re.compile(r"([0-9]{1,19})[\t\n\f\r ]*([A-Za-z\u00b5]+)")
 _LOOSE_UNITS: Final = (
@@ -191,7 +191,7 @@ def _chain(steps: list[str]) -> Touched | None:
 
 
 def merge(left: Touched | None, right: Touched | None) -> Touched | None:
-    """What either looks at."""
+    """The parts that either uses."""
     if left is None or right is None:
         return None
     merged = dict(left)

@@ -15,9 +15,9 @@ from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.rules.compiler import OLD_SELF, RuleError, compile_message, compile_rule, rule_environment
 from kapi.schema.rules.declarations import REQUEST_BYTES, Declaration, declare, sizes_of
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
+from kapi.schema.structural.messages import invalid, json_text
 from kapi.schema.structural.model import Schema
 from kapi.schema.structural.report import Report, join
-from kapi.schema.structural.wording import invalid, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -55,13 +55,13 @@ def check_rules(
 
 @dataclass(slots=True)
 class _Place:
-    """Where the walk is in a schema."""
+    """The current place of the walk over a schema."""
 
     schema: Schema
     path: Path
     is_root: bool
     repeats: int | None
-    """How many values there may be here at most in one object; None when nothing limits them."""
+    """The most values that may be here in one object; None when nothing limits them."""
     declaration: Declaration | None = None
     """Part of the declaration of the schema above, where that has rules."""
     uncorrelated: Path = None

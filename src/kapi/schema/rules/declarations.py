@@ -111,7 +111,7 @@ _FORMATS: Final = {"duration": _DURATION, "date": _DATE, "date-time": _TIME}
 
 
 def declare(schema: Schema, *, root: bool) -> Declaration | None:
-    """What expressions see of a schema; None when nothing, as of values that have no type.
+    """The declaration of a schema; None when expressions cannot use its values, because they have no type.
 
     `root` says that the schema is of a whole resource, also of an embedded one: these have type and name in any case.
     """

@@ -1,7 +1,7 @@
 """Paths to fields as definitions write them, such as `.spec.names['a.b']`, checked against the schema they go through.
 
 Rules use them to say which field a failure is about, and selectable fields to say what can be selected by. There are no
-indices: a path goes through properties and through keys of maps.
+indices: a path consists of properties and keys of maps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FieldPathError(ValueError):
 
 
 class Field(NamedTuple):
-    """Where a path leads: `name` is the path as messages write it."""
+    """The field that a path leads to: `name` is the path as messages write it."""
 
     name: str
     schema: Schema

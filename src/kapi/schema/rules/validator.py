@@ -21,9 +21,9 @@ from kapi.schema.rules.compiler import OLD_SELF, SELF, RuleError, compile_messag
 from kapi.schema.rules.declarations import Declaration, declare, with_metadata
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.correlation import Comparison, correlate_items
+from kapi.schema.structural.messages import NOWHERE, duplicate, invalid
 from kapi.schema.structural.model import MISSING, Schema
 from kapi.schema.structural.report import Report, join
-from kapi.schema.structural.wording import NOWHERE, duplicate, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -225,7 +225,7 @@ class _Subject(NamedTuple):
     old: Any
     """None when there is none."""
     variables: dict[str, Any]
-    """What expressions see: `self`, and `oldSelf` if there is one."""
+    """The variables of expressions: `self`, and `oldSelf` if there is one."""
     correlation: Correlation | None
     """The values to compare to tell whether the value changed."""
 

@@ -1,4 +1,4 @@
-"""Structural schemas: the schemas of custom resources, compiled into functions that prune, default and judge objects.
+"""Structural schemas: those of custom resources, compiled into functions that prune, default and validate objects.
 
-`model` reads a schema; `violations` says what is not allowed in one; the other modules compile it.
+`model` reads a schema; `violations` finds what is not allowed in one; the other modules compile it.
 """

@@ -1,8 +1,7 @@
-"""Which part of the stored object is the earlier state of a part of the new one.
+"""Correlation of a new object with the stored one, for transition rules and for ratcheting validation.
 
-An update is judged against what was there before: rules that compare need the old value of the same thing, and what
-has not changed is not held against the writer even if the schema would refuse it today. Walking down the schema, the
-earlier state of
+Rules that compare need the old value of the same field, and a value that has not changed is accepted even if the
+schema would refuse it today. Walking down the schema, the old value of
 
 - a property is the property of that name, if the schema describes it and both objects have it; the same for a key
   of a map (`additionalProperties`);
@@ -10,15 +9,15 @@ earlier state of
 - an item of any other list is unknown: such lists are taken as a whole.
 
 What the schema does not describe is never correlated, even where it preserves unknown fields, and so an object with
-such fields in it never counts as unchanged. `MISSING` means that there is no earlier state; a null is one.
+such fields in it never counts as unchanged. `MISSING` means that there is no old value; a null is one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kapi.schema.structural.messages import canonical
 from kapi.schema.structural.model import MISSING, Schema
-from kapi.schema.structural.wording import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -26,33 +25,23 @@ if TYPE_CHECKING:
 _COMPOUND = (dict, list)
 
 
-def correlate_property(schema: Schema, name: str, new: Any, old: Any) -> Any:
-    """The earlier state of the property or map key `name` of an object described by `schema`, or MISSING.
-
-    `new` and `old` are the whole objects; either may turn out to be something else.
-    """
-    if type(new) is not dict or type(old) is not dict or name not in new or name not in old:
-        return MISSING
-    return old[name] if property_schema(schema, name) is not None else MISSING
-
-
 def property_schema(schema: Schema, name: str) -> Schema | None:
-    """What describes the property or map key `name`; None when nothing does."""
+    """The schema of the property or map key `name`; None when there is none."""
     if name in schema.properties:
         return schema.properties[name]
     return schema.additional if isinstance(schema.additional, Schema) else None
 
 
 def is_keyed(schema: Schema) -> bool:
-    """Whether the items of a list described by `schema` can be told apart by keys."""
+    """Return True if the items of a list described by `schema` are identified by keys."""
     return schema.type == "array" and schema.list_type == "map" and bool(schema.list_map_keys)
 
 
 def correlate_items(schema: Schema, new: Any, old: Any) -> list[Any]:
-    """The earlier state, or MISSING, of each item of the list `new`; all MISSING unless the list is of type map.
+    """The old value, or MISSING, of each item of the list `new`; all MISSING unless the list is of type map.
 
-    Takes one pass over each list. Items without one of the keys have no earlier state, nor have those whose keys
-    are not scalars.
+    Takes one pass over each list. Items without one of the keys have no old value, nor have those whose keys are not
+    scalars.
     """
     if type(new) is not list:
         return []
@@ -79,16 +68,16 @@ def _key(names: tuple[str, ...], item: Any) -> Hashable | None:
 
 
 def same(new: Any, old: Any) -> bool:
-    """Whether two values are equal to the letter: 1, 1.0 and true are three values, and items have an order."""
+    """Return True if two values are equal to the letter: 1, 1.0 and true are three values, and items have an order."""
     if type(new) is not type(old) or new != old:
         return False
     return type(new) not in _COMPOUND or canonical(new) == canonical(old)
 
 
 class Comparison:
-    """Answers `unchanged` for the parts of one pair of objects, each part at most once.
+    """Compares the parts of one pair of objects, each part at most once.
 
-    Keep one for the time of one request and no longer: answers are remembered by identity.
+    Use one for one request and no longer: results are cached by identity.
     """
 
     __slots__ = ("_known",)
@@ -97,7 +86,7 @@ class Comparison:
         self._known: dict[tuple[int, int], bool] = {}
 
     def unchanged(self, schema: Schema, new: Any, old: Any) -> bool:
-        """Whether `new`, described by `schema`, says the same as its earlier state `old`.
+        """Return True if `new`, described by `schema`, equals its old value `old`.
 
         Lists of type map may be in another order. False if `old` is MISSING, and for objects with fields that the
         schema does not describe.
@@ -127,8 +116,3 @@ class Comparison:
             if before is MISSING or not self.unchanged(schema.items, value, before):
                 return False
         return True
-
-
-def unchanged(schema: Schema, new: Any, old: Any) -> bool:
-    """`Comparison.unchanged` for a single question."""
-    return Comparison().unchanged(schema, new, old)

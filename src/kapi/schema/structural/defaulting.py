@@ -1,9 +1,9 @@
-"""Fill in the defaults of a custom object, and take out the nulls that mean nothing.
+"""Defaulting of custom objects, and removal of nulls that are neither allowed nor defaulted.
 
-When an object is decoded, from a request or from the store, the reference prunes it, removes the nulls that are neither
-allowed nor defaulted (`compile_null_removal`), reads embedded metadata, and then applies defaults (`compile_default`),
-which also replace the remaining nulls that are not allowed. After server-side apply and after a change by a webhook it
-applies the defaults alone.
+When an object is decoded, from a request or from the store, kube-apiserver prunes it, removes the nulls that are
+neither allowed nor defaulted (`compile_null_removal`), reads embedded metadata, and then applies defaults
+(`compile_default`), which also replace the remaining nulls that are not allowed. After server-side apply and after a
+change by a webhook it applies the defaults alone.
 
 Compiled once per schema into functions that visit only places with something to do. Values that are filled in are
 fresh: what is later changed in one object is not changed in another.
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     Step = Callable[[Any], None]
     """Works on a map or a list in place."""
     Place = tuple[Step | None, Step | None]
-    """What is done to a map and to a list at this place; None for nothing."""
+    """The functions for a map and for a list at this place; None for nothing to do."""
     NullPlace = tuple[bool, Step | None, Step | None]
-    """Whether a null goes, and what is done to a map and to a list."""
+    """True if a null is removed, and the functions for a map and for a list."""
     Maker = Callable[[], Any]
 
 _IDLE: Final[Place] = (None, None)
 
 
 def has_default(schema: Schema) -> bool:
-    """Whether there is a default; one of null is none."""
+    """Return True if there is a default; one of null is none."""
     return schema.default is not MISSING and schema.default is not None
 
 
@@ -91,7 +91,7 @@ def _default_map(schema: Schema, below: dict[str, Place], others: Step | None) -
 
 
 def _default_others(schema: Schema, place: Place) -> Step | None:
-    """The function for the keys that only `additionalProperties` speaks of, which lead to a place."""
+    """The function for the keys that only `additionalProperties` describes."""
     known, make = schema.properties, _replacement(schema.additional, place)
     if make is None and not any(place):
         return None
@@ -125,7 +125,7 @@ def _default_list(schema: Schema | None, place: Place) -> Step | None:
 
 
 def _replacement(schema: Schema | bool | None, place: Place) -> Maker | None:
-    """What stands for a null among items or further keys; None when null stays."""
+    """The function that makes the value for a null among items or further keys; None when null stays."""
     if not isinstance(schema, Schema) or schema.nullable or not has_default(schema):
         return None
     return _maker(schema, place)

@@ -1,10 +1,10 @@
-"""Judge the defaults of a schema before it is accepted: what would be filled in has to be valid itself.
+"""Validation of the defaults in a schema, before the schema is accepted.
 
-A default must hold no unknown fields, must be valid where it stands, and inside the head of an object (`apiVersion`,
-`kind`, `metadata`) must make a head that is valid. Used when a definition is written, never for custom objects.
+A default must have no unknown fields, must be valid at its place, and inside `apiVersion`, `kind` and `metadata` of an
+object must result in valid ones. Used when a definition is written, never for custom objects.
 
-Each default is judged by its schema cut down to what the default holds. So a definition with defaults at every depth
-costs what its defaults cost, and not its size times its depth.
+Each default is validated by its schema reduced to the fields that the default has. So a definition with defaults at
+every depth costs what its defaults cost, and not its size times its depth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kapi.schema.structural.report import Path
 
     CheckRules = Callable[[Schema, Any, str, bool], list[FieldError]]
-    """Judges a value by the CEL rules of a schema: given both, the path, and whether it is the root of an object."""
+    """Validates a value by the CEL rules of a schema; takes both, the path, and True at the root of an object."""
 
     Around = tuple[Any, str | None] | None
     """The way from the root of an object to a value: the way above, and a key, or None for the only item of a list."""
@@ -39,18 +39,18 @@ _ITEM: Final = None
 def default_errors(
     props: Mapping[str, Any], path: str, *, check_rules: CheckRules | None = None, require_pruned: bool = True
 ) -> list[FieldError]:
-    """What is wrong with the defaults in a structural schema (see `violations`) at `path`.
+    """The errors of the defaults in a structural schema (see `violations`) at `path`.
 
     `require_pruned` is False for the update of a definition that had defaults with unknown fields already. Defaults
-    below `additionalProperties` are not looked at, as in the reference.
+    below `additionalProperties` are not validated, as in kube-apiserver.
     """
     schema = dataclasses.replace(read(props), embedded=True)
-    judge = _Judge(check_rules, require_pruned=require_pruned)
-    judge.walk(schema, (None, path), schema, None, in_head=False)
-    return judge.report.errors
+    validation = _Validation(check_rules, require_pruned=require_pruned)
+    validation.walk(schema, (None, path), schema, None, in_head=False)
+    return validation.report.errors
 
 
-class _Judge:
+class _Validation:
     """One walk over a schema."""
 
     def __init__(self, check_rules: CheckRules | None, *, require_pruned: bool) -> None:
@@ -59,7 +59,7 @@ class _Judge:
         self._require_pruned = require_pruned
 
     def walk(self, schema: Schema, path: Path, root: Schema, around: Around, *, in_head: bool) -> None:
-        """Judge the defaults at a place and below. `root` is the object around it, `in_head` whether in its head."""
+        """Validate the defaults at a place and below, inside the object `root`; `in_head` is True in its metadata."""
         if self.report.full:
             return
         if schema.embedded:
@@ -85,7 +85,7 @@ class _Judge:
         else:
             has_unknown = self._require_pruned and prunes_anything(small, copy_json(value))
             wrong = _embedded_errors(small, path, value)
-            # Shown after coercion, which takes unknown metadata out, as the reference shows it.
+            # Shown after coercion, which takes unknown metadata out, as kube-apiserver shows it.
             what = "must not have unknown fields"
             errors = [invalid(join(path), ordered(value), what)] if has_unknown else []
             if wrong:
@@ -97,7 +97,7 @@ class _Judge:
 
 
 def _embedded_errors(small: Schema, path: Path, value: Any) -> list[FieldError]:
-    """What is wrong with the heads of objects in a default, which this also coerces."""
+    """The errors of embedded objects in a default, which this also coerces."""
     coerce = compile_coerce(small, root=False)
     if coerce is not None:
         try:
@@ -114,12 +114,12 @@ def _under(path: Path, field: str) -> str:
 
 def _value_errors(small: Schema, path: Path, value: Any) -> list[FieldError]:
     check = compile_validator(small)
-    # The path is part of the texts, and joining it for nothing is what long paths make expensive.
+    # The path is part of the texts, and joining a long one is expensive: only if there is an error.
     return check(value, MISSING, join(path)) if check(value, MISSING, "") else []
 
 
 def _head_problem(root: Schema, whole: Any) -> str:
-    """What is wrong with the head of an object that a default would make."""
+    """The error of the metadata that an object with the default would have; empty when there is none."""
     small = _narrowed(root, [whole])
     coerce, check = compile_coerce(small), compile_embedded_check(small, root=True)
     assert coerce is not None
@@ -142,7 +142,7 @@ def _surrounded(value: Any, around: Around) -> dict[str, Any]:
 
 
 def _narrowed(schema: Schema, values: Iterable[Any]) -> Schema:
-    """The schema without what it says of fields and items that none of the values has."""
+    """The schema without the parts for fields and items that none of the values has."""
     values = list(values)
     if not values:
         return Schema(type=schema.type)
@@ -160,7 +160,7 @@ def _narrowed(schema: Schema, values: Iterable[Any]) -> Schema:
         additional = _narrowed(additional, others)
     return dataclasses.replace(
         schema,
-        # The reference judges defaults without this extension, and so only by the anyOf beside it, if there is one.
+        # kube-apiserver validates defaults without this extension, and so only by the anyOf next to it, if any.
         int_or_string=False,
         properties={name: _narrowed(known[name], found) for name, found in held.items() if name in known},
         items=_narrowed(schema.items, items) if schema.items is not None else None,
@@ -198,7 +198,7 @@ def prune_defaults(schema: Schema) -> None:
 
 
 def _inside(whole: Any, around: Around) -> Any:
-    """What is left of the value that was surrounded; null when it is gone."""
+    """The value inside an object made by `_surrounded`; None when it was removed."""
     way: list[str | None] = []
     while around is not None:
         around, key = around

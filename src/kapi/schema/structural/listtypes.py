@@ -1,10 +1,10 @@
-"""Lists that are sets or maps: no item, or no combination of keys, may stand twice.
+"""Lists of type set and map: no item, or no combination of keys, may occur twice.
 
-The second of equal items is reported, the third and later are not. What breaks this rule in the stored object frees the
-new one from it altogether, which is how the reference lets objects from before the rule live on.
+The second of equal items is reported, the third and later are not. If the stored object has
+duplicates, those of the new one are not reported, so that objects from before the rule can still be updated.
 
-Nearly all objects break nothing, so a first walk only asks whether anything may be wrong. It takes for equal whatever
-Python does, as 1 and true; the second walk, made when the first such object comes, knows better and has the words.
+Nearly all objects are valid, so a first walk only tells if there may be duplicates. It compares as Python does, so that
+1 and true are equal; the second walk, compiled when it is first needed, is exact and makes the errors.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.fielderror import FieldError
 from kapi.schema.structural.checks.enumeration import identity
+from kapi.schema.structural.messages import duplicate, invalid
 from kapi.schema.structural.model import Schema
 from kapi.schema.structural.report import Report, join
-from kapi.schema.structural.wording import duplicate, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from kapi.schema.structural.report import Path
 
     Doubt = Callable[[Any], bool]
-    """Whether something may be wrong in a map or a list."""
+    """Return True if something may be wrong in a map or a list."""
     Place = tuple[Doubt | None, Doubt | None]
-    """What is asked about a map and about a list at this place."""
+    """The functions for a map and for a list at this place."""
     Walk = Callable[[Any, Path, Report], None]
 
 _IDLE: Final[Place] = (None, None)
 
 ListCheck = Callable[[Any, str], list[FieldError]]
-"""Judges a value found at a path; an empty path is a whole object."""
+"""Validates a value found at a path; an empty path is a whole object."""
 
 
 def compile_list_types(schema: Schema) -> ListCheck | None:
@@ -63,11 +63,11 @@ def check_update(check: ListCheck, new: Any, old: Any, path: str = "") -> list[F
     return [] if errors and check(old, path) else errors
 
 
-# -- whether anything may be wrong ------------------------------------------------------------------------------------
+# -- may there be duplicates ------------------------------------------------------------------------------------------
 
 
 def _doubts(schema: Schema | bool | None) -> Place:
-    """The questions about the maps and the lists at a place; None where there is nothing to ask."""
+    """The functions for the maps and the lists at a place; None where there is nothing to check."""
     if not isinstance(schema, Schema):
         return _IDLE
     below = [(name, *_doubts(part)) for name, part in schema.properties.items()]

@@ -1,6 +1,6 @@
-"""The metadata of custom objects and of the objects embedded in them: read as a typed decoder would, and judged.
+"""The metadata of custom objects and of the objects embedded in them: read as a typed decoder would, and validated.
 
-Only `metadata` of a custom object has a type in the reference: unknown fields in it are dropped and reported, values of
+Only `metadata` of a custom object is typed in kube-apiserver: unknown fields in it are dropped and reported, values of
 a wrong type refuse the object. The same holds for every place with `x-kubernetes-embedded-resource`, where `apiVersion`
 and `kind` must also be strings, and where the result is validated like the head of an object of its own.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kapi.schema.structural.report import Path
 
     Visit = Callable[[dict[str, Any], Path, Any], None]
-    """What is done with an embedded object at a path; the last argument collects what is to be reported."""
+    """Handles an embedded object at a path; the last argument collects errors or unknown fields."""
     Step = Callable[[Any, Path, Any], None]
     """The same for any map or list on the way to one."""
     Place = tuple[Step | None, Step | None]
@@ -36,7 +36,7 @@ _IDLE: Final[Place] = (None, None)
 
 
 class MalformedMetadata(TypeMismatch):
-    """The head of an embedded object that no typed decoder would take; `error` says where and what."""
+    """The metadata of an embedded object cannot be decoded; `error` says where and why."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -124,11 +124,11 @@ def _coerce_head(obj: dict[str, Any], path: Path, unknown: list[str], *, drop_ma
         unknown += (f"{prefix}.{below}" if prefix else below for below in found[: MOST_UNKNOWN - len(unknown)])
 
 
-# -- judging embedded objects -----------------------------------------------------------------------------------------
+# -- validating embedded objects --------------------------------------------------------------------------------------
 
 
 def compile_embedded_check(schema: Schema, *, root: bool = False) -> Callable[[Any, str], list[FieldError]] | None:
-    """A function that judges the heads of embedded objects, given a value and its path; None when there are none.
+    """A function that validates the metadata of embedded objects, given a value and its path; None when there are none.
 
     It changes nothing, and takes objects that were not coerced before. With `root` the object itself counts as one.
     """
@@ -191,7 +191,7 @@ def _metadata_errors(value: Any) -> list[FieldError]:
         coerce_object_meta(head)
     except TypeMismatch as error:
         return [invalid("metadata", ordered(value), error.message)]
-    # An embedded object need not have a name; whatever stands in for it has to pass.
+    # An embedded object need not have a name, so the rules run with one that is valid.
     meta = {"name": "fakename"} | head["metadata"]
     return validate_object_meta(
         meta, namespaced=bool(meta.get("namespace")), name_rule=names.path_segment, builtin=False
@@ -202,7 +202,7 @@ def _metadata_errors(value: Any) -> list[FieldError]:
 
 
 def _visiting(schema: Schema | bool | None, visit: Visit, *, root: bool = False) -> Place:
-    """Functions that lead `visit` to every embedded object below a place; None where there is none."""
+    """Functions that call `visit` with every embedded object below a place; None where there is none."""
     if not isinstance(schema, Schema):
         return _IDLE
     below = {name: _visiting(inner, visit) for name, inner in schema.properties.items()}

@@ -1,9 +1,9 @@
-"""Remove from a custom object what its schema does not specify, as decoding does for built-in kinds.
+"""Pruning: removal of the fields of a custom object that its schema does not specify.
 
 A schema is compiled, once, into one function per place for maps and one for lists; scalars are never touched. Under
 `x-kubernetes-preserve-unknown-fields` unknown fields stay, and pruning begins again below every property that is
 specified there. Types do not matter here: a map where the schema wants a string loses all its fields, and validation
-says the rest.
+reports the type.
 
 Pure functions over decoded JSON, changed in place. Paths are collected as steps from the inside out, so that long keys
 in deep objects are joined once and not at every level.
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     """For each removed field its steps, the innermost first; None when nothing was removed."""
     Pruner = Callable[[Any], Trails]
     Place = tuple[Pruner | None, Pruner | None]
-    """What prunes a map and what prunes a list at this place; None where nothing is ever removed."""
+    """The functions for a map and for a list at this place; None where nothing is ever removed."""
 
 MOST_UNKNOWN: Final = 100
-"""How many removed fields are reported. It bounds the answer to a hostile object."""
+"""The most removed fields that are reported. It bounds the response to a hostile object."""
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
-"""What every object has, whether its schema names it or not."""
+"""The fields that every object has, even if its schema does not name them."""
 
 _IDLE: Final[Place] = (None, None)
 
@@ -36,8 +36,8 @@ def compile_prune(schema: Schema, *, root: bool = True) -> Callable[[Any], list[
     """A function that removes unknown fields from an object, in place, and returns their paths, sorted.
 
     Paths read as in `unknown field "spec.list[0].x"`; None means that nothing was removed. At the `root` of an object,
-    as in an embedded one, `apiVersion`, `kind` and `metadata` are kept as they are. Otherwise they are removed without
-    a word when the schema does not name them, as the reference does. Pruning twice changes nothing.
+    as in an embedded one, `apiVersion`, `kind` and `metadata` are kept as they are. Otherwise they are removed
+    silently when the schema does not name them, as kube-apiserver does. Pruning twice changes nothing.
     """
     on_map, on_list = _pruned(schema, root=root)
 
@@ -50,7 +50,7 @@ def compile_prune(schema: Schema, *, root: bool = True) -> Callable[[Any], list[
 
 
 def prunes_anything(schema: Schema, value: Any) -> bool:
-    """Whether pruning the value, which is then done, removes anything at all, reported or not."""
+    """Return True if pruning the value, which is then done, removes anything at all, reported or not."""
     on_map, on_list = _pruned(schema)
     pruner = on_map if type(value) is dict else on_list if type(value) is list else None
     return pruner is not None and pruner(value) is not None
@@ -66,7 +66,7 @@ def _paths(trails: list[list[str]], *, root: bool) -> list[str] | None:
 
 
 def _pruned(schema: Schema | bool | None, *, root: bool = False) -> Place:
-    """A place where unknown fields go. Without a schema there is nothing to be kept in it."""
+    """A place where unknown fields are removed. Without a schema all fields are unknown."""
     if not isinstance(schema, Schema):
         return _EMPTIED
     if schema.preserve_unknown:

@@ -1,4 +1,4 @@
-"""What happens to a custom object when it is decoded, from a request or from the store, in the reference's order.
+"""Decoding of custom objects, from a request or from the store, with its steps in kube-apiserver's order.
 
 Metadata is read as a typed field, unknown fields are pruned, nulls that mean nothing are removed, and embedded objects
 are read; defaults are filled in afterwards (`defaulting`). The order shows in what is refused first and in how unknown
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def compile_reader(
     schema: Schema, *, preserve: bool = False, drop_malformed: bool = False
 ) -> Callable[[dict[str, Any]], list[str]]:
-    """A function that makes a decoded object, in place, what is kept of it; returns the paths of unknown fields.
+    """A function that prunes and coerces a decoded object in place, and returns the paths of unknown fields.
 
     `preserve` is `spec.preserveUnknownFields` of an old definition: nothing is pruned, and nulls stay. Raises
     `TypeMismatch` for metadata that cannot be read; with `drop_malformed`, for objects from the store, that is dropped.

@@ -1,7 +1,7 @@
-"""How server-side apply owns and merges the fields of a custom object: the shape its schema gives it.
+"""The shapes of custom kinds for server-side apply, made from their schemas.
 
 `apiVersion`, `kind` and `metadata` are those of every object, at the root and in embedded ones, whatever the schema
-says of them. Below `x-kubernetes-preserve-unknown-fields` unknown fields are owned as they come, at every depth. Lists
+has for them. Below `x-kubernetes-preserve-unknown-fields` unknown fields are owned as they come, at every depth. Lists
 have one owner unless they are sets or maps; maps are owned key by key unless they are atomic.
 """
 
@@ -75,7 +75,7 @@ def _map(schema: Schema, *, preserve: bool, embedded: bool) -> Shape:
 
 
 def _takes_others(schema: Schema, *, preserve: bool, embedded: bool) -> bool:
-    """Whether there may be keys that no schema speaks of."""
+    """Return True if there may be keys that no schema describes."""
     if schema.additional is not None:
         return bool(schema.additional)
     return preserve or not (schema.properties or embedded)

@@ -2,7 +2,7 @@
 
 A structural schema tells the type of every field apart from any rules about values, so that pruning, defaulting and
 merging need to look at no value. This module walks the decoded schema itself and not `Schema`, since it is about what
-people wrote; nothing here is used once a schema has been accepted. Texts and order are the reference's.
+people wrote; nothing here is used once a schema has been accepted. Texts and order are kube-apiserver's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Props = Mapping[str, Any]
 
 _ROOT, _ITEM, _FIELD = range(3)
-"""Where a schema stands; it decides the words for a missing type."""
+"""The place of a schema, which decides the error for a missing type."""
 _NO_TYPE: Final = (
     "must not be empty at the root",
     "must not be empty for specified array items",
@@ -54,7 +54,7 @@ _NOT_IN_RULES: Final = (
     ("x-kubernetes-map-type", "must be undefined to be structural"),
     ("x-kubernetes-validations", "must be empty to be structural"),
 )
-"""What says more than a rule about values may, and so has no place inside allOf, anyOf, oneOf and not."""
+"""Fields that are not value validations, and so are forbidden inside allOf, anyOf, oneOf and not."""
 
 
 _POINTERS: Final = frozenset({"default", "example", "x-kubernetes-list-type", "x-kubernetes-map-type"})
@@ -80,9 +80,9 @@ def violations(props: Props, path: str) -> list[FieldError]:
 
 
 def unconvertible(props: Props) -> str | None:
-    """Why the schema cannot be read as a structural one at all; None when it can.
+    """The reason why the schema cannot be converted to a structural one at all; None when it can.
 
-    The general validation of schemas refuses most of these, too, and in better words; the reference shows this
+    The general validation of schemas refuses most of these, too, and in better words; kube-apiserver shows this
     sentence only when there is no other error.
     """
     for name, called in _UNSUPPORTED.items():
@@ -265,7 +265,7 @@ def _is_int_or_string_choice(props: Props) -> bool:
 def _check_rules_complete(rules: Props, props: Props, path: Path, rules_path: Path, report: Report) -> None:
     """Check that every field and item the rules speak of is also specified outside of them.
 
-    The reference asks this of the rules at the root only, and so do we.
+    kube-apiserver asks this of the rules at the root only, and so do we.
     """
     for step, below in _rule_parts(rules):
         _check_rule_complete(below, props, path, (rules_path, step), report)

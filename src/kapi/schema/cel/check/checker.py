@@ -266,7 +266,7 @@ class _Checker:
         return map_of(keys or self._substitutions.fresh(), values or self._substitutions.fresh())
 
     def _present(self, expr: Expr, type_: Type) -> Type:
-        """What an optional element is when it is there."""
+        """The type of an optional element when it is present."""
         if type_.name == OPTIONAL and type_.params:
             return type_.params[0]
         if type_.name != DYN.name:

@@ -1,4 +1,4 @@
-"""What type parameters stand for, learned while an expression is checked, and which types fit which by that knowledge.
+"""Substitutions of type parameters, found while an expression is checked, and assignability of types under them.
 
 Parameters come from the overloads of functions and from empty lists and maps, whose elements are not known yet. Each
 attempt to fit types together either succeeds and may teach something, or fails and leaves nothing behind.
@@ -24,7 +24,7 @@ class TooComplex(Exception):
 
 
 def is_exact(left: Type, right: Type) -> bool:
-    """Whether two types are the same. Objects are the same when they have one name."""
+    """Return True if two types are the same. Objects are the same when they have one name."""
     if left is right:
         return True
     if left.name != right.name or left.__class__ is not right.__class__ or len(left.params) != len(right.params):
@@ -38,7 +38,7 @@ def most_general(left: Type, right: Type) -> Type:
 
 
 def _says_less(left: Type, right: Type) -> bool:
-    """Whether the left type says as much as the right one, or less."""
+    """Return True if the left type says as much as the right one, or less."""
     if left.name == DYN.name or isinstance(left, Param):
         return True
     if right.name == DYN.name or isinstance(right, Param) or left.name != right.name:
@@ -53,7 +53,7 @@ def _is_nullable(type_: Type) -> bool:
 
 
 class Substitutions:
-    """What the parameters of one expression stand for.
+    """The types that the parameters of one expression are bound to.
 
     Types may share parts, so that a short expression can have a type that is huge when it is written out. All walks
     over types count against one budget, in proportion to the source, and end in TooComplex.
@@ -71,11 +71,11 @@ class Substitutions:
         return Param(f"_var{self._parameters - 1}")
 
     def fits(self, left: Type, right: Type) -> bool:
-        """Whether one type can stand where the other is expected; binds parameters if so."""
+        """Return True if one type can stand where the other is expected; binds parameters if so."""
         return self.all_fit((left,), (right,))
 
     def all_fit(self, left: Sequence[Type], right: Sequence[Type]) -> bool:
-        """Whether types fit pairwise, all of them or none."""
+        """Return True if types fit pairwise, all of them or none."""
         fit = len(left) == len(right) and all(map(self._fits, left, right))
         if not fit:
             for name, before in reversed(self._undo):
@@ -124,7 +124,7 @@ class Substitutions:
         return len(left.params) == len(right.params) and all(map(self._fits, left.params, right.params))
 
     def _stands_for(self, param: Param, type_: Type) -> tuple[bool, bool]:
-        """Whether a parameter can stand for a type, and whether it was known before what it stands for."""
+        """Return True if a parameter can stand for a type, and whether it was known before what it stands for."""
         self._spend()
         if isinstance(type_, Param) and param.name == type_.name:
             return True, True
@@ -148,7 +148,7 @@ class Substitutions:
         self._bound[param.name] = type_
 
     def _occurs(self, param: Param, within: Type) -> bool:
-        """Whether a parameter is part of a type: it cannot stand for that type then."""
+        """Return True if a parameter is part of a type: it cannot stand for that type then."""
         while isinstance(within, Param):
             if within.name == param.name:
                 return True

@@ -1,4 +1,4 @@
-"""How much a call may cost at most, and how large its result may be.
+"""Estimates of the cost of calls, and of the size of their results.
 
 The numbers are part of the contract: what takes one look costs 1, what reads a string costs a tenth per character, and
 patterns cost the product of both lengths. A `CallEstimator` tells it of one overload or function; those of the standard
@@ -24,7 +24,7 @@ PATTERN_FACTOR: Final = 0.25
 """The cost that one character of a pattern adds to each tenth of the text."""
 
 Sizes = Callable[[Sequence[str]], Estimate | None]
-"""How large the value at a path may be; the first step of a path is a variable."""
+"""The size that the value at a path may have; the first step of a path is a variable."""
 
 
 class Operand(NamedTuple):
@@ -63,7 +63,7 @@ class CallSite(NamedTuple):
 
 
 class CallCost(NamedTuple):
-    """What a call costs besides its arguments, and the size of its result where it is known."""
+    """The cost of a call without its arguments, and the size of its result where it is known."""
 
     cost: Estimate
     result: Estimate | None = None
@@ -127,7 +127,7 @@ def rewrite_target(site: CallSite) -> CallCost | None:
 
 
 def traverse(site: CallSite) -> CallCost | None:
-    """Goes through a list, or through a string."""
+    """Visits every item of a list, or every character of a string."""
     if site.target is None:
         return None
     items = site.items(site.target)

@@ -1,6 +1,6 @@
 """Ranges of cost and of size, in whole numbers that stop at the largest unsigned 64-bit one.
 
-The largest number stands for "no limit is known". Rounding and overflow follow the reference exactly, because whether a
+The largest number stands for "no limit is known". Rounding and overflow follow cel-go exactly, because whether a
 rule is accepted depends on them.
 """
 

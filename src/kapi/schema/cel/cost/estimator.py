@@ -1,7 +1,7 @@
-"""How much an expression may cost at most, told from its text and from how large its inputs may be.
+"""Estimates of the cost of an expression, from its tree and from how large its inputs may be.
 
 A definition whose rules could cost too much is refused, so an estimate decides what is accepted and must come out as in
-the reference, to the unit. One walk over the tree adds up costs and, on the way, keeps what is known of sizes: of
+cel-go, to the unit. One walk over the tree adds up costs and, on the way, keeps what is known of sizes: of
 literals, of inputs by their path (`self`, `spec`, `@items`), of variables of macros, and of results of calls.
 """
 
@@ -54,25 +54,25 @@ def estimate(
 class _Path:
     """The way from a variable to a value, which remembers how it was built.
 
-    Two paths that grow from one share the room behind it, so that the later may overwrite the last step of the
-    earlier. The reference does this with its slices; estimates of nested macros differ without it.
+    Two paths that grow from one share their buffer, so that the later may overwrite the last step of the earlier.
+    cel-go does this with its slices; estimates of nested macros differ without it.
     """
 
-    __slots__ = ("length", "room")
+    __slots__ = ("buffer", "length")
 
-    def __init__(self, room: list[str], length: int) -> None:
-        self.room = room
+    def __init__(self, buffer: list[str], length: int) -> None:
+        self.buffer = buffer
         self.length = length
 
     def then(self, step: str) -> _Path:
-        room, length = self.room, self.length
-        if length == len(room):
-            room = room + [""] * max(length, 1)
-        room[length] = step
-        return _Path(room, length + 1)
+        buffer, length = self.buffer, self.length
+        if length == len(buffer):
+            buffer = buffer + [""] * max(length, 1)
+        buffer[length] = step
+        return _Path(buffer, length + 1)
 
     def steps(self) -> list[str]:
-        return self.room[: self.length]
+        return self.buffer[: self.length]
 
 
 _NOWHERE: Final = _Path([], 0)
@@ -318,7 +318,7 @@ class _Walk:
 
 
 def _is_bind(expr: Comprehension) -> bool:
-    """Whether the loop never runs and only names a value."""
+    """Return True if the loop never runs and only names a value."""
     return (
         isinstance(expr.range, ListExpr)
         and not expr.range.elements

@@ -1,4 +1,4 @@
-"""What calls cost at run time, in the units that budgets are counted in.
+"""Prices: the cost of calls at run time, in the units that budgets are counted in.
 
 Costs are part of the contract: a rule that ran out of budget must do so at the same size of object everywhere. A price
 is a number, or a function of the arguments and the result for calls whose work grows with them. Failed arguments and
@@ -43,7 +43,7 @@ def pattern_price(args: Sequence[Any], result: Any) -> int:
 
 
 def pattern_factor(size: int) -> int:
-    """What a pattern of so many characters multiplies the price of its text by."""
+    """The factor that a pattern of so many characters multiplies the price of its text by."""
     return math.ceil(size * _PATTERN_FACTOR)
 
 

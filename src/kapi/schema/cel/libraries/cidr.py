@@ -46,7 +46,7 @@ class Network(Opaque):
         return Network(Address(number, bits), self.length)
 
     def shares(self, address: Address, bits: int) -> bool:
-        """Whether an address starts with the same bits."""
+        """Return True if an address starts with the same bits."""
         return address.bits == self.address.bits and address.top(bits) == self.address.top(bits)
 
 
@@ -55,7 +55,7 @@ def parse_network(text: str) -> Network:
     try:
         address, length = parse_prefix(text)
     except BadAddress as error:
-        # The reference says it once while reading and once while converting.
+        # cel-go says it once while reading and once while converting.
         problem = f"{_WRONG}netip.ParsePrefix({quote(text)}): {error}"
         raise EvaluationError(f"{_WRONG}{problem}") from None
     network = Network(Address(*address), length)
@@ -80,7 +80,7 @@ def _contains_text(network: Network, text: str) -> bool:
     try:
         return _contains_address(network, strict_address(text))
     except EvaluationError:
-        # What is wrong with the address is lost here in the reference, though not for networks.
+        # What is wrong with the address is lost here in cel-go, though not for networks.
         return no_such_overload()
 
 

@@ -187,7 +187,7 @@ def _infinite(value: float) -> str:
 
 def _scientific(item: Any, precision: int | None) -> str:
     value = _number(item, "scientific clause can only be used on doubles, was given")
-    # The reference takes the precision for a width, and so always shows six digits.
+    # cel-go takes the precision for a width, and so always shows six digits.
     if not math.isfinite(value):
         return _infinite(value).rjust(_PRECISION if precision is None else precision)
     mantissa, _, exponent = f"{value:.{_PRECISION}e}".partition("e")

@@ -1,6 +1,6 @@
 """Addresses: `ip('10.0.0.1').family()`, and the strict reading of them that `cidr` and `url` share.
 
-Leading zeros, zones and IPv4 inside IPv6 are refused, each in the words of the reference.
+Leading zeros, zones and IPv4 inside IPv6 are refused, each in the words of cel-go.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def strict_address(text: str) -> Address:
 
 
 def is_mapped(address: Address) -> bool:
-    """Whether an address is an IPv4 one written as IPv6."""
+    """Return True if an address is an IPv4 one written as IPv6."""
     return address.bits == 128 and address.number >> 32 == _MAPPED
 
 

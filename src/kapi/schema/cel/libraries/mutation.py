@@ -24,7 +24,7 @@ OBJECT: Final = "Object"
 JSON_PATCH: Final = "JSONPatch"
 
 _NO_TYPE: Final = Type("")
-"""What Kubernetes declares for other fields of a JSONPatch; no value has it, and messages show it as nothing."""
+"""The type of other fields of a JSONPatch, as Kubernetes declares it: no value has it, and messages show it empty."""
 
 
 class _Fields(Mapping[str, Type]):

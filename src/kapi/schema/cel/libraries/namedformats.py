@@ -34,7 +34,7 @@ class Format(Opaque):
     pattern_size: int
 
     def same(self, other: Format) -> bool:
-        """Whether both have one name."""
+        """Return True if both have one name."""
         return self.name == other.name
 
     def __str__(self) -> str:

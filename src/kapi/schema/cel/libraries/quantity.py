@@ -20,7 +20,7 @@ _LETTERS: Final = "numkKMGTPEi"
 
 
 class Amount(Opaque):
-    """A quantity as a value of expressions; `is_short` when the reference would hold it in 64 bits."""
+    """A quantity as a value of expressions; `is_short` when cel-go would hold it in 64 bits."""
 
     __slots__ = ("is_short", "quantity")
     cel_type: ClassVar[Type] = QUANTITY_TYPE
@@ -30,7 +30,7 @@ class Amount(Opaque):
         self.is_short = is_short
 
     def same(self, other: Amount) -> bool:
-        """Whether both are as much."""
+        """Return True if both are as much."""
         return self.quantity == other.quantity
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def _compare(left: Amount, right: Amount) -> int:
 
 
 def _whole(amount: Amount) -> int | None:
-    """The value as an integer; None where the reference sees none, which is not only where there is none."""
+    """The value as an integer; None where cel-go sees none, which is not only where there is none."""
     mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
     if not amount.is_short or not 0 <= exponent <= 18:
         return None
@@ -98,7 +98,7 @@ def _as_integer(amount: Amount) -> int:
 def _as_float(amount: Amount) -> float:
     mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
     try:
-        # As the reference does it: the digits as a float, then scaled, both rounded.
+        # As cel-go does it: the digits as a float, then scaled, both rounded.
         return float(mantissa) * float(f"1e{exponent}") if exponent else float(mantissa)
     except OverflowError:
         return math.copysign(math.inf, mantissa)

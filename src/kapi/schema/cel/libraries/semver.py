@@ -33,7 +33,7 @@ class Version(Opaque):
     build: tuple[str, ...] = ()
 
     def same(self, other: Version) -> bool:
-        """Whether neither is newer."""
+        """Return True if neither is newer."""
         return compare_versions(self, other) == 0
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ def _rank(identifier: Identifier) -> tuple[bool, int, str]:
 
 
 def _signed(value: int) -> int:
-    """An unsigned number of 64 bits as the reference shows it, which has no room for the upper half."""
+    """An unsigned number of 64 bits as cel-go shows it: the upper half is negative."""
     return value if value < 2**63 else value - 2**64
 
 

@@ -47,7 +47,7 @@ _IDS: Final = {
     TIMESTAMP: "timestamp",
     DURATION: "duration",
 }
-"""What types are called inside of overload ids."""
+"""The names of types in overload ids."""
 
 
 def _plain(overload: str, args: tuple[Type, ...], result: Type) -> Overload:
@@ -195,7 +195,7 @@ _INSERTION: Final[dict[str, tuple[Overload, ...]]] = {
         _plain("@mapInsert_map_map", (_ENTRIES, _ENTRIES), _ENTRIES),
     ),
 }
-"""What the macros that make maps call; expressions cannot spell it."""
+"""The functions that the macros for maps call; expressions cannot spell them."""
 
 STANDARD: Final[dict[str, tuple[Overload, ...]]] = {
     **_OPERATORS,

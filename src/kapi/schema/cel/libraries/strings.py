@@ -1,4 +1,4 @@
-"""More of strings: parts, places, cases, replacing, splitting, joining, quoting. Places count characters.
+"""String functions of cel-go's extension: `substring`, `indexOf`, `replace`, `split`, `join`. Indices count characters.
 
 Results that are much longer than what they are made from are refused: no budget counts them before they are made.
 """
@@ -194,7 +194,7 @@ def _estimate_replace(site: CallSite) -> CallCost | None:
 
 
 def _longest_replacement(size: int, old: int, new: int) -> tuple[int, int]:
-    """How often something is put in, and how much is kept, when the result is as long as can be."""
+    """The number of replacements, and the characters kept, when the result is as long as can be."""
     if old == 0:
         # An empty string is found around every character.
         return min(size + 1, LARGEST), size

@@ -28,7 +28,7 @@ class Location(Opaque):
         self.url = url
 
     def same(self, other: Location) -> bool:
-        """Whether both are written the same, once escaped the same way."""
+        """Return True if both are written the same, once escaped the same way."""
         return str(self.url) == str(other.url)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Calls: operators and functions, with what they cost, and with the few that do not evaluate all they are given.
 
-A call whose overload and argument types are certain goes straight to the implementation. Otherwise the operators look
-at the values, and functions are chosen by them. Errors travel as in the reference: an operator evaluates both sides
+A call whose overload and argument types are certain calls the implementation directly. Otherwise the operators look
+at the values, and functions are chosen by them. Errors travel as in cel-go: an operator evaluates both sides
 before it gives up, a function of three or more arguments gives up at the first, and `&&`, `||` forgive an error when
 the other side decides.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.cost.prices import equality_price_of, text_price
-from kapi.schema.cel.run.code import SPENT, Code, Frame, ProgramError, Run, attempt, constant, settle
+from kapi.schema.cel.run.code import SPENT, Code, Frame, ProgramError, Run, attempt, constant, discard
 from kapi.schema.cel.run.conversions import CONVERTERS
 from kapi.schema.cel.run.paths import plan_index
 from kapi.schema.cel.run.patterns import PATTERN_FUNCTIONS, compile_pattern
@@ -47,7 +47,7 @@ def plan_call(planner: Planner, node: Call) -> Code:
     if node.function in PATTERN_FUNCTIONS and len(args) > 1 and isinstance(args[1].value, str):
         implementation, variadic = _with_pattern(node.function, args[1].value), True
     if node.function == "optional.ofNonZeroValue" and args[0].is_path and _is_collection(planner.type_of(arguments[0])):
-        # Lists and maps of an object are never nought, however empty; those that expressions make are.
+        # Empty lists and maps of an object are not zero values; those that expressions make are.
         implementation = Optional
     overloads = planner.overloads(node)
     price = planner.functions.price(node.function, overloads[0] if len(overloads) == 1 else "")
@@ -76,7 +76,7 @@ def _with_pattern(function: str, pattern: str) -> Implementation:
 
 
 def _choose(planner: Planner, node: Call, arguments: Sequence[Expr]) -> tuple[Implementation, bool]:
-    """What a call runs, and whether it gives up at the first error."""
+    """The implementation of a call, and True if it gives up at the first error."""
     candidates = planner.overloads(node)
     types = [planner.type_of(argument) for argument in arguments]
     if len(candidates) == 1:
@@ -96,12 +96,12 @@ def _choose(planner: Planner, node: Call, arguments: Sequence[Expr]) -> tuple[Im
 
 
 def _is_open(type_: Type) -> bool:
-    """Whether values of a type may turn out to be of several."""
+    """Return True if values of a type may turn out to be of several."""
     return type_.name == "dyn" or isinstance(type_, Param) or any(map(_is_open, type_.params))
 
 
 def _fits(wanted: Type, given: Type) -> bool:
-    """Whether every value of a type is what an overload takes."""
+    """Return True if every value of a type is what an overload takes."""
     if isinstance(wanted, Param):
         return True
     if wanted.name == "dyn":
@@ -124,7 +124,7 @@ def _dispatch(planner: Planner, function: str, candidates: Sequence[str]) -> Imp
 
 
 def _takes(wanted: Type, value: Any) -> bool:
-    """Whether a value is of a type; of lists and maps the first item speaks for all."""
+    """Return True if a value is of a type; of lists and maps the first item speaks for all."""
     if isinstance(wanted, Param) or wanted.name == "dyn":
         return True
     if isinstance(wanted, Object) or wanted.name != type_of(value).name:
@@ -188,7 +188,7 @@ def _two(implementation: Implementation, left: Code, right: Code, price: Price) 
         try:
             value = first(frame)
         except EvaluationError:
-            settle(second, frame)
+            discard(second, frame)
             raise
         return implementation(value, second(frame))
 

@@ -1,11 +1,11 @@
-"""What a part of an expression is compiled to: a function of the frame, and what running it costs.
+"""The compiled form of a part of an expression: a function of the frame, and what running it costs.
 
 A frame is a list: what was spent, what may be spent, then one place per variable. Costs that are known beforehand are
-not counted by the function itself: **who runs a piece of code pays its `cost` first**, once for everything below, and
-the function takes back what an error kept from being evaluated. So a whole rule is paid for with one addition.
+not counted by the function itself: **the caller of a piece of code adds its `cost` first**, once for everything below,
+and the function subtracts what an error kept from being evaluated. So a whole rule is paid for with one addition.
 
-Errors are exceptions here and values in the reference, where both sides of an operator are evaluated, and paid for,
-even if the first has failed. `settle` and `attempt` are for that.
+Errors are exceptions here and values in cel-go, where both sides of an operator are evaluated, and paid for,
+even if the first has failed. `discard` and `attempt` are for that.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def constant(value: Any) -> Code:
     return Code(lambda frame: value, is_constant=True, value=value)
 
 
-def settle(run: Run, frame: Frame) -> None:
-    """Run for the cost only."""
+def discard(run: Run, frame: Frame) -> None:
+    """Run for the cost only, and ignore the value or error."""
     with suppress(EvaluationError):
         run(frame)
 

@@ -1,8 +1,8 @@
-"""Folds over lists and maps: what `all`, `exists`, `map`, `filter` and their kin are made of.
+"""Folds over lists and maps, to which `all`, `exists`, `map`, `filter` and others are expanded.
 
-The common ones run as plain loops and cost what their expansion costs. An error does not end a fold: the reference goes
-on, with the error as the accumulated value, and so the cost of the remaining rounds counts. The budget is looked at in
-each round.
+The common ones run as plain loops and cost what their expansion costs. An error does not end a fold: cel-go continues,
+with the error as the accumulated value, and so the cost of the remaining rounds counts. The budget is looked at in each
+round.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def plan_loop(planner: Planner, node: Comprehension) -> Code:
 
 
 def _binder(first: int, second: int) -> Bind | int:
-    """How a round gets its element: the place of the only variable, or a function that sets both."""
+    """The slot of the only loop variable, or a function that sets both."""
     if second < 0:
         return first
 
@@ -292,7 +292,7 @@ def _holds(frame: Frame, condition: Code) -> bool:
 
 
 def _plan_binding(planner: Planner, node: Comprehension) -> Code:
-    """A fold that never goes round only names its initial value, which is computed when the name is first used."""
+    """A fold without iterations only names its initial value, which is computed when the name is first used."""
     slot = planner.new_slot()
     init = planner.plan(node.init)
 

@@ -69,7 +69,7 @@ def _multiply_int(left: int, right: int) -> int:
 
 
 def _quotient(left: int, right: int) -> int:
-    """Division towards nought; Python's goes down."""
+    """Division that rounds towards 0; Python's rounds down."""
     if right == 0:
         raise EvaluationError("division by zero")
     whole = abs(left) // abs(right)

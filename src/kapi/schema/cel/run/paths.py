@@ -119,7 +119,7 @@ def plan_select(planner: Planner, node: Select) -> Code:
     key, step = _field(inner, node.field)
     cost, own = _path_cost(operand, 0)
     if node.test_only:
-        # The reference charges a test for its variable and gives it back.
+        # cel-go charges a test for its variable and gives it back.
         run = _presence(operand, key, step, optional=outer is not inner)
         return Code(run, cost - 1, own - 1, is_path=True)
     if outer is not inner or outer.name == "dyn":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Node:
-    """What all nodes have: an id, unique in its tree, and an offset in characters into the source."""
+    """The base of all nodes: an id, unique in its tree, and an offset in characters into the source."""
 
     id: int
     offset: int

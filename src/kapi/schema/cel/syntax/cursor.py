@@ -1,7 +1,7 @@
-"""A place among the tokens of an expression, and what to say when the token there is not the one that must come.
+"""The position among the tokens of an expression, and the errors for unexpected tokens.
 
-Where one token is too much, or one is missing that can be guessed, the cursor says so and goes on, so that an author
-sees more than the first mistake. Else it stops.
+Where one token is too much, or one is missing that can be guessed, the cursor reports it and continues, so that an
+author sees more than the first error. Otherwise it stops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LITERALS: Final = ("true", "false", "null", lexer.FLOAT, lexer.INT, lexer.UINT, lexer.STRING, lexer.BYTES)
 OPERAND: Final = frozenset({"[", "{", "(", ".", "-", "!", *LITERALS, IDENTIFIER})
-"""What an operand may begin with."""
+"""The tokens that an operand may begin with."""
 
 _ORDER: Final = ("[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", *LITERALS, IDENTIFIER, QUOTED, END)
 

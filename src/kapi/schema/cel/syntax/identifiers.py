@@ -43,7 +43,7 @@ _ESCAPE: Final = re.compile(r"__([^_]+)__")
 
 
 def escape(name: str) -> str | None:
-    """How a property is written in an expression; None when there is no way to write it."""
+    """The name of a property in expressions; None when expressions cannot name it."""
     if name in RESERVED:
         return f"__{name}__"
     if not _WRITABLE.fullmatch(name):
@@ -52,7 +52,7 @@ def escape(name: str) -> str | None:
 
 
 def unescape(name: str) -> str:
-    """The property that a name in an expression stands for; a name that escapes nothing known stands for itself."""
+    """The property that a name in an expression means; a name without known escapes is returned as it is."""
     if "__" not in name:
         return name
     return _ESCAPE.sub(lambda found: _meaning(found[1], found[0] == name) or found[0], name)

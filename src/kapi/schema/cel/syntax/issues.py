@@ -1,4 +1,4 @@
-"""What is wrong with an expression, and how it is shown: position, message, the line, and a caret below it.
+"""Issues of an expression, and how they are printed: position, message, the line, and a caret below it.
 
 The parser and the checker collect issues and raise them together, so that an author sees all of them at once. Clients
 and people compare these texts, so their form is part of the contract.
@@ -17,7 +17,7 @@ _LONGEST_LINE: Final = 16384
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One complaint. The offset counts characters into the source; None is about the expression as a whole."""
+    """One error. The offset counts characters into the source; None is about the expression as a whole."""
 
     offset: int | None
     message: str

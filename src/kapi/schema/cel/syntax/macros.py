@@ -1,4 +1,4 @@
-"""Calls that are not calls: `has`, `all`, `map` and their kin, which the parser replaces by the trees they stand for.
+"""Macros: `has`, `all`, `map` and others, which the parser replaces by their expansions.
 
 The shapes are those that the language defines, down to the order of operands, because an expression costs what its
 expansion costs. Everything that a macro makes is placed at the opening parenthesis of its call.
@@ -159,7 +159,7 @@ class _Nodes:
 
 
 def expand(ids: Ids, offset: int, function: str, target: Expr | None, args: list[Expr]) -> Expr | None:
-    """What a call stands for; None when it is a plain call. MacroError when a macro is called in a wrong way."""
+    """The expansion of a macro; None when it is a plain call. Raises MacroError when its arguments are wrong."""
     if target is None:
         return _has(_Nodes(ids, offset), args[0]) if function == "has" and len(args) == 1 else None
     macro = _MACROS.get((function, len(args)))

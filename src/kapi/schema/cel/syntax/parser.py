@@ -2,7 +2,7 @@
 
 The parser keeps the open brackets on a stack of its own instead of calling itself, so that no expression can exhaust
 Python's stack, and takes time linear in the length of the text. How deep expressions may nest is part of the contract
-and is counted as the reference counts it: by open expressions, and by operators that wait for their right side. The
+and is counted as cel-go counts it: by open expressions, and by operators that wait for their right side. The
 depth of trees is limited too, which lets every later stage simply recurse.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LONGEST: Final = 100_000
 """In characters."""
 DEEPEST: Final = 250
-"""How far expressions may nest, and how many nodes may be above a leaf of their trees."""
+"""The deepest nesting of expressions, and the most nodes above a leaf of their trees."""
 
 _RELATION, _SUM, _PRODUCT = 1, 2, 3
 _BINARY: Final = {
@@ -60,7 +60,7 @@ _LITERALS: Final[dict[str, tuple[Callable[[str], Any], Type]]] = {
 }
 _NUMBERS: Final = frozenset({lexer.INT, lexer.FLOAT})
 _MACRO_DEPTH: Final = 5
-"""How many nodes an expansion puts above the arguments of a macro, at most."""
+"""The most nodes that an expansion puts above the arguments of a macro."""
 
 # The brackets that an expression may stand in.
 _START, _GROUP, _CALL, _INDEX, _LIST, _MAP, _STRUCT = "start", "group", "call", "index", "list", "map", "struct"
@@ -140,7 +140,7 @@ class _Open:
         self.choices: list[tuple[Term, int, Term | None]] = []
 
     def followers(self) -> frozenset[str]:
-        """What may come after a bracket in the expression: a sign that goes on, or the end of the expression."""
+        """The tokens that may follow a bracket: an operator, or the end of the expression."""
         if self.choices and self.choices[-1][2] is None:
             return _SIGNS | {":"}
         if self.kind == _MAP and len(self.items) % 2 == 0:
@@ -360,7 +360,7 @@ class _Parser(Cursor):
     # Behind an operand.
 
     def _follow(self, term: Term) -> Term | None:
-        """Goes on behind an operand: None when another operand must follow."""
+        """Read what follows an operand; None when another operand must follow."""
         kind = self.token.kind
         if kind == ".":
             return self._member(term)

@@ -1,5 +1,5 @@
-"""The rules a schema has for values, one kind of rule a module, and the two ways to apply them all.
+"""The validations that a schema has for values, by kind, and the two ways to run all of them.
 
-`accepting` says yes or no on every write; `explaining` says what is wrong, and how the rules work together. The rules
-themselves are `typenames`, `numeric`, `textual` (with `addresses` for its larger formats) and `enumerating`.
+`acceptance` tells valid from invalid on every write; `explanation` makes the errors of invalid values. The validations
+themselves are in `typenames`, `numbers`, `strings` and `enumeration`.
 """

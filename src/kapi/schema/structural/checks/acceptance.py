@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.structural.checks.enumeration import Enumeration, has_duplicates
-from kapi.schema.structural.checks.numeric import NumberRules
-from kapi.schema.structural.checks.textual import StringRules
+from kapi.schema.structural.checks.numbers import NumberRules
+from kapi.schema.structural.checks.strings import StringRules
 from kapi.schema.structural.checks.typenames import KINDS, TypeRules
 from kapi.schema.structural.model import Schema
 
@@ -200,7 +200,7 @@ def _list(schema: Schema) -> Verdict:
 
 
 def _every(place: Place) -> Callable[[Iterable[Any]], bool]:
-    """Whether all of some values may stand at a place."""
+    """Return True if all of some values may stand at a place."""
     main, check, other = place
 
     def accept(values: Iterable[Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError
 from kapi.api.go.text import quote
-from kapi.schema.structural.wording import canonical, json_text, show
+from kapi.schema.structural.messages import canonical, json_text, show
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -21,7 +21,7 @@ def identity(value: Any) -> Hashable:
 
 
 def has_duplicates(items: list[Any]) -> bool:
-    """Whether two of the items are the same."""
+    """Return True if two of the items are the same."""
     return len(set(map(identity, items))) < len(items)
 
 
@@ -38,7 +38,7 @@ class Enumeration:
         self._listed = ", ".join(map(quote, texts))
 
     def __contains__(self, value: Any) -> bool:
-        """Whether the value is listed, or becomes a listed one as Go converts numbers.
+        """Return True if the value is listed, or becomes a listed one as Go converts numbers.
 
         That means 1 is 1.0, a fraction is cut off, and an integer is the character of its number.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.schema.structural.checks.numeric import is_whole
+from kapi.schema.structural.checks.numbers import is_whole
 
 if TYPE_CHECKING:
     from kapi.schema.structural.model import Schema
@@ -27,7 +27,7 @@ _NUMBER_FORMATS: Final = {int: "int64", float: "float64"}
 
 @dataclass(frozen=True, slots=True)
 class TypeRules:
-    """What one place of a schema says about types. `format` is a supported one, as it is written in the schema."""
+    """The types that one place of a schema allows. `format` is a supported one, as it is written in the schema."""
 
     names: tuple[str, ...]
     format: str
@@ -40,10 +40,10 @@ class TypeRules:
         return cls(names, schema.supported_format, schema.nullable)
 
     def problem(self, value: Any) -> tuple[str, str] | None:
-        """What was wanted and what the value is, in the words of messages; None when it is of an allowed type.
+        """The expected and the actual type for the error message; None when the value is of an allowed type.
 
-        With a format, a value that is no string is measured by the format; and a list passes for a formatted string,
-        which the reference never looks at again. Neither is sensible, both are what users see.
+        With a format, a value that is not a string is compared with the format; and a list passes for a formatted
+        string, which kube-apiserver does not validate further. Clients see both.
         """
         if value is None:
             return None if self.nullable or not self.names else (",".join(self.names), "null")

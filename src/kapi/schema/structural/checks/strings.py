@@ -10,7 +10,7 @@ import re2
 from kapi.api.fielderror import too_long
 from kapi.schema.formats import VALIDATORS, normalized
 from kapi.schema.patterns import OPTIONS, pattern_problem
-from kapi.schema.structural.wording import invalid, wrong_type
+from kapi.schema.structural.messages import invalid, wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def searcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a text holds a match of the pattern anywhere. Raises `re2.error` when the pattern is none."""
-    # Bytes save the engine's wrapper from turning offsets, which nobody wants, into those of characters.
+    """Return True if a text holds a match of the pattern anywhere. Raises `re2.error` when the pattern is none."""
+    # Bytes save the engine's wrapper from converting offsets, which are not used, into those of characters.
     search: Callable[[bytes], Any] = re2.compile(pattern.encode(), OPTIONS).search
     return lambda text: search(text.encode()) is not None
 
@@ -32,7 +32,7 @@ def _never(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StringRules:
-    """What one place of a schema says about strings. `wanted` is the pattern as messages show it."""
+    """The constraints on strings at one place of a schema. `wanted` is the pattern as messages show it."""
 
     min_length: int | None
     max_length: int | None
@@ -55,7 +55,7 @@ class StringRules:
         return cls(schema.min_length, schema.max_length, matches, wanted, name, VALIDATORS.get(normalized(name)))
 
     def accepts(self) -> Callable[[str], bool] | None:
-        """The rules as one question about a string; None when all pass."""
+        """A function that returns True for valid strings; None when all are valid."""
         low, high = self.min_length or 0, self.max_length
         matches, fits = self.matches, self.fits
         if high is None and not low:
@@ -70,7 +70,7 @@ class StringRules:
         )
 
     def errors(self, text: str, path: str) -> Iterator[FieldError]:
-        """What is wrong with a string at a path: at most one of length and pattern, then the format."""
+        """The errors of a string at a path: at most one of length and pattern, then the format."""
         if self.max_length is not None and len(text) > self.max_length:
             yield too_long(path, self.max_length)
         elif self.min_length is not None and len(text) < self.min_length:

@@ -337,7 +337,7 @@ ROWS = {
     ("schema", "value", "expected"),
     [pytest.param(*row, id=f"{name}-{index}") for name, rows in ROWS.items() for index, row in enumerate(rows)],
 )
-def test_errors_read_as_those_of_the_reference(schema, value, expected):
+def test_errors_are_those_of_kube_apiserver(schema, value, expected):
     assert texts(schema, value) == expected
 
 
@@ -397,7 +397,7 @@ def test_keys_of_a_map_at_the_root_have_a_dot_in_the_text_and_none_in_the_field(
     ]
 
 
-def test_a_part_judged_alone_has_fields_below_its_path_and_texts_without_it():
+def test_a_part_validated_alone_has_fields_below_its_path_and_texts_without_it():
     validate = compile_validator(read({"type": "object", "required": ["b"], "properties": {"a": TEXT}, "not": {}}))
     assert [str(error) for error in validate({"a": 1}, MISSING, "status")] == [
         'status: Invalid value: "": "" must not validate the schema (not)',

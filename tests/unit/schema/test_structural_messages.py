@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.api.fielderror import too_long, too_many
-from kapi.schema.structural.wording import canonical, json_text, show
+from kapi.schema.structural.messages import canonical, json_text, show
 
 
 @pytest.mark.parametrize(

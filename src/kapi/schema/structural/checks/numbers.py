@@ -1,8 +1,8 @@
-"""The rules for numbers: range, bounds and multiples, with the arithmetic of the reference.
+"""The rules for numbers: range, bounds and multiples, with the arithmetic of kube-apiserver.
 
 It compares integers as integers, so a bound or factor with a fraction loses it when the value has none; and a schema
 of type integer with such a bound refuses everything, since the bound itself is out of its type. Odd, but what users of
-such a schema see. Where the reference's answer depends on the processor (a bound beyond int64 compared with an
+such a schema see. Where kube-apiserver's answer depends on the processor (a bound beyond int64 compared with an
 integer) we take the sane one, in which the bound is just very large.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kapi.api.go.text import short_float
-from kapi.schema.structural.wording import invalid
+from kapi.schema.structural.messages import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _LARGEST_EXACT: Final = float(2**53 - 1)
 
 
 def is_whole(number: float) -> bool:
-    """Whether a float passes for an integer. Positive ones may be off by a billionth of their size."""
+    """Return True if a float passes for an integer. Positive ones may be off by a billionth of their size."""
     if not -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
         return False
     if number.is_integer():
@@ -38,7 +38,7 @@ def is_whole(number: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NumberRules:
-    """What one place of a schema says about numbers. `type` is empty where the schema allows several types."""
+    """The constraints on numbers at one place of a schema. `type` is empty where the schema allows several types."""
 
     type: str
     format: str
@@ -64,12 +64,12 @@ class NumberRules:
         )
 
     def limits_floats(self) -> bool:
-        """Whether any float could break a rule."""
+        """Return True if any float could break a rule."""
         limits = (self.multiple_of, self.minimum, self.maximum)
         return self.type == "integer" or self.format == "float" or any(limit is not None for limit in limits)
 
     def accepts_integers(self) -> Callable[[int], bool] | None:
-        """The rules as one question about an int64; None when all pass."""
+        """A function that returns True for valid int64 numbers; None when all are valid."""
         low, high = _INT_RANGES.get(self.format, _INT64)
         limits = (self.multiple_of, self.minimum, self.maximum)
         if any(limit is not None and not self._in_range(limit) for limit in limits):
@@ -86,7 +86,7 @@ class NumberRules:
         return lambda value: low <= value <= high
 
     def errors(self, value: float, path: str) -> Iterator[FieldError]:
-        """What is wrong with a number at a path, in the order of the reference."""
+        """The errors of a number at a path, in the order of kube-apiserver."""
         if not self._in_range(value):
             yield self._out_of_range("Checked", path)
         yield from self._multiple_errors(value, path)

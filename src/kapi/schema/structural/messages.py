@@ -1,8 +1,8 @@
-"""Values as they are worded in messages about custom resources, to the letter of what the reference prints.
+"""Field errors of custom resources, with values printed exactly as kube-apiserver prints them.
 
 A message names the offending value: a string in Go's quotes, a number in Go's shortest form, anything else as JSON
-with sorted keys. `kapi.api.fielderror` prints the values of built-in kinds, which are tamer; what stands in a custom
-resource is up to its users, so here the odd characters and the large numbers matter.
+with sorted keys. `kapi.api.fielderror` prints the values of built-in kinds, which are simpler; a custom
+resource may have any value, so here unusual characters and large numbers matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ canonical: Final = msgspec.json.Encoder(order="sorted").encode
 """JSON that is equal for equal values, whatever the order of their keys, and different for 1, 1.0, "1" and true."""
 
 _ODD_NUMBER: Final = re.compile(r"[0-9](?:\.0|e)").search
-# The encoder of the reference keeps JSON safe inside HTML, and so do the messages it is used for.
+# The encoder of kube-apiserver keeps JSON safe inside HTML, and so do the messages it is used for.
 _UNSAFE: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -32,7 +32,7 @@ def json_text(value: Any) -> str:
     """A value as JSON with sorted keys."""
     text = canonical(value).decode()
     if _ODD_NUMBER(text):
-        # Our encoder and the reference's write round, very large and very small floats differently.
+        # Our encoder and kube-apiserver's write round, very large and very small floats differently.
         text = _json(value)
     return text.translate(_UNSAFE)
 
@@ -79,10 +79,10 @@ def wrong_type(name: str, value: str, wanted: str) -> FieldError:
 
 
 def required(name: str) -> FieldError:
-    """A field that must be there and is not."""
+    """A required field that is missing."""
     return FieldError("FieldValueRequired", name, "Required value")
 
 
 def duplicate(name: str, value: Any) -> FieldError:
-    """A value that stands a second time where it may stand once."""
+    """A value that occurs a second time where it may occur once."""
     return FieldError("FieldValueDuplicate", name, f"Duplicate value: {show(value)}")
