@@ -1,6 +1,6 @@
 """Creates the objects that every namespace has together with it, before the client that creates it is answered.
 
-A client which creates a namespace and goes on at once finds it complete. That is more than Kubernetes promises.
+So the next request of that client finds the namespace complete. That is more than Kubernetes promises.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ TABLES = {
             NAME,
             text("Status", "Whether the component is healthy."),
             text("Message", "What the component answered."),
-            text("Error", "What went wrong when it was asked."),
+            text("Error", "The error of the health check."),
         ),
         _component_status,
     ),
@@ -209,7 +209,7 @@ TABLES = {
     ("scheduling.k8s.io", "priorityclasses"): Table(
         (
             NAME,
-            integer("Value", "The priority; the higher goes first."),
+            integer("Value", "The priority; Pods of higher priority are scheduled first."),
             boolean("Global-Default", "Whether pods without a class get this one."),
             AGE,
             text("PreemptionPolicy", "Whether pods of this class may displace others."),

@@ -168,7 +168,7 @@ TABLES = {
         (
             NAME,
             text("PriorityLevel", "The priority level matching requests get."),
-            text("MatchingPrecedence", "The place in the order of matching; the lower goes first."),
+            text("MatchingPrecedence", "The precedence among flow schemas; the lowest is matched first."),
             text("DistinguisherMethod", "What tells one flow of requests from another."),
             AGE,
             text("MissingPL", "Whether the priority level does not exist."),
