@@ -1,4 +1,4 @@
-"""A whole operator: a kind of one's own, and what happens when somebody makes an object of it."""
+"""A whole operator: a custom kind, and a reconciler that is called for each object of it."""
 
 import asyncio
 

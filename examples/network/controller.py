@@ -124,7 +124,7 @@ async def main(config: ClientConfig) -> None:
     async with Client(config) as client:
         factory = SharedInformerFactory(client.rest, mapper=client.mapper)
         controller = Controller(factory.informer(Network), Backend())
-        # Handlers are registered first, informers started second: nothing comes before there is somebody to hear it.
+        # Handlers are added before informers are started, so that they get every event.
         async with factory:
             await controller.run(2, stop)
 

@@ -1,7 +1,7 @@
 """The Kubernetes programming model in Python: a control plane you can install with pip, and a controller framework.
 
-The names here are what the author of an operator needs; each is imported when it is first used, so that `import kapi`
-costs nothing. They stay: what is in `__all__` is frozen by a test.
+The names here are what authors of operators need; each is imported when it is first used, so that `import kapi` costs
+nothing. They are stable: a test freezes `__all__`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`kapi apply`: make things as the manifests say, whatever they are now.
+"""`kapi apply`: create or change objects to match manifests.
 
-Two ways. From the client's side, a three-way merge of what was applied last (an annotation says), what the manifest
-says now and what is on the server; with `--server-side` the server merges and keeps account of who owns which field.
-With `--prune`, what was applied earlier and is in no manifest any more is deleted.
+Client-side apply is a three-way merge of the last applied configuration (an annotation), the manifest and the live
+object; with `--server-side` the server merges and records field ownership. With `--prune`, objects that were applied
+earlier and are in no manifest any more are deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kapi.client import APIResource, ResourceClient
 
 RETRIES: Final = 5
-"""How often a patch that lost a race is made anew."""
+"""The number of retries of a patch after a conflict."""
 
 _CONFLICT_ADVICE: Final = """
 Other managers own the fields above. There are three ways out:
@@ -52,7 +52,7 @@ _PRUNED: Final = (
 
 @dataclass(slots=True)
 class Apply:
-    """One `apply`: its options, and what it has come across, for pruning."""
+    """One `apply`: its options, and the objects it has seen, for pruning."""
 
     options: WriteOptions
     server_side: bool = False
@@ -167,7 +167,7 @@ class Apply:
                 resource = await session.mapper.by_kind(gvk)
             except NoMatch:
                 continue
-            # Who names a namespace does not expect anything outside of it to go.
+            # A user who names a namespace does not expect cluster-scoped objects to be deleted.
             if resource.namespaced or not session.namespace_given:
                 found.append(resource)
         return found
@@ -190,7 +190,7 @@ class Apply:
 
 
 def _merge_schema(gvk: GroupVersionKind) -> Any:
-    """How the lists of a built-in kind merge; None for kinds we know nothing about."""
+    """Return how the lists of a built-in kind merge; None for other kinds."""
     from kapi.schema.builtin.typed import kind_schema
 
     try:

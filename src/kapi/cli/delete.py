@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CASCADES: Final = {"background": "Background", "orphan": "Orphan", "foreground": "Foreground"}
 
 
-class _Doomed(NamedTuple):
+class _Target(NamedTuple):
     resource: APIResource
     client: ResourceClient
     name: str
@@ -62,7 +62,7 @@ class Delete:
 
     @property
     def _grace(self) -> int | None:
-        """Nothing is killed at once unless the user insists with `--force`."""
+        """Return the grace period to send; 0 only with `--force`."""
         if self.force:
             return 0
         return None if self.grace_period < 0 else max(self.grace_period, 1)
@@ -74,51 +74,51 @@ class Delete:
                 "Warning: Immediate deletion does not wait for confirmation that the running resource has been "
                 "terminated. The resource may continue to run on the cluster indefinitely."
             )
-        gone: list[tuple[_Doomed, str]] = []
+        gone: list[tuple[_Target, str]] = []
         count = 0
-        async for doomed in self._doomed(session, arguments, manifests):
+        async for target in self._targets(session, arguments, manifests):
             count += 1
             try:
-                answer = await self._delete(doomed)
+                answer = await self._delete(target)
             except NotFound as error:
                 if not self.ignore_not_found and not self._bulk:
                     session.failures.append(error)
             except ApiError as error:
                 session.failures.append(error)
             else:
-                gone.append((doomed, _uid(answer)))
+                gone.append((target, _uid(answer)))
         if not count and not session.failures:
             emit("No resources found\n")
         # As kubectl: when something failed, waiting for the rest would only hide it.
         if self.wait and self.dry_run == "none" and not session.failures:
             await self._wait(gone)
 
-    async def _delete(self, doomed: _Doomed) -> Object:
+    async def _delete(self, target: _Target) -> Object:
         try:
-            answer = await doomed.client.delete(
-                doomed.name,
+            answer = await target.client.delete(
+                target.name,
                 propagation=CASCADES[self.cascade],
                 grace_period=self._grace,
                 dry_run=self.dry_run == "server",
             )
         except ApiError as error:
-            raise with_source(error, "deleting", doomed.source) if doomed.source else error from None
-        self._report(doomed)
+            raise with_source(error, "deleting", target.source) if target.source else error from None
+        self._report(target)
         return answer
 
-    def _report(self, doomed: _Doomed) -> None:
-        kind = kind_name(doomed.resource)
+    def _report(self, target: _Target) -> None:
+        kind = kind_name(target.resource)
         if self.output == "name":
-            emit(f"{kind}/{doomed.name}\n")
+            emit(f"{kind}/{target.name}\n")
             return
         operation = "force deleted" if self._grace == 0 else "deleted"
-        place = f" from {doomed.client.namespace} namespace" if doomed.resource.namespaced else ""
+        place = f" from {target.client.namespace} namespace" if target.resource.namespaced else ""
         suffix = " (server dry run)" if self.dry_run == "server" else ""
-        emit(f'{kind} "{doomed.name}" {operation}{place}{suffix}\n')
+        emit(f'{kind} "{target.name}" {operation}{place}{suffix}\n')
 
-    async def _doomed(
+    async def _targets(
         self, session: Session, arguments: Sequence[str], manifests: Sequence[Manifest] | None
-    ) -> AsyncIterator[_Doomed]:
+    ) -> AsyncIterator[_Target]:
         if manifests is not None:
             if arguments or self._bulk:
                 raise CommandError("give either files or resources, not both")
@@ -126,42 +126,44 @@ class Delete:
                 try:
                     resource, namespace = await session.locate(manifest)
                     if not manifest.name:
-                        raise CommandError(f"{manifest.source}: metadata.name is not set; nothing says what to delete")
+                        raise CommandError(
+                            f"{manifest.source}: metadata.name is not set; only an object with a name can be deleted"
+                        )
                 except CommandError as error:
                     session.failures.append(error)
                 else:
-                    yield _Doomed(resource, session.client(resource, namespace), manifest.name, manifest.source)
+                    yield _Target(resource, session.client(resource, namespace), manifest.name, manifest.source)
             return
         for resource, name in await session.targets(arguments):
             if name and self._bulk:
                 raise CommandError("name cannot be provided when a selector is specified")
             if name:
-                yield _Doomed(resource, session.client(resource), name)
+                yield _Target(resource, session.client(resource), name)
             elif self._bulk:
                 for found in await self._selected(session, resource):
                     yield found
             else:
                 raise CommandError("resource(s) were provided, but no name was specified")
 
-    async def _selected(self, session: Session, resource: APIResource) -> list[_Doomed]:
+    async def _selected(self, session: Session, resource: APIResource) -> list[_Target]:
         listed = session.client(resource, "" if self.all_namespaces else session.namespace)
         return [
-            _Doomed(resource, session.client(resource, item["metadata"].get("namespace", "")), item["metadata"]["name"])
+            _Target(resource, session.client(resource, item["metadata"].get("namespace", "")), item["metadata"]["name"])
             async for page in listed.pages(label_selector=self.label_selector, field_selector=self.field_selector)
             for item in page.get("items") or []
         ]
 
-    async def _wait(self, gone: list[tuple[_Doomed, str]]) -> None:
+    async def _wait(self, gone: list[tuple[_Target, str]]) -> None:
         try:
             async with asyncio.timeout(self.timeout or None):
-                for doomed, uid in gone:
-                    await _until_gone(doomed.client, doomed.name, uid)
+                for target, uid in gone:
+                    await _until_gone(target.client, target.name, uid)
         except TimeoutError:
             raise CommandError(
-                f"timed out after {self.timeout:g} s waiting for {doomed.resource}/{doomed.name} to go"
+                f"timed out after {self.timeout:g} s waiting for the deletion of {target.resource}/{target.name}"
             ) from None
         except (Forbidden, MethodNotAllowed):
-            pass  # who may delete but not look is not to be punished for it
+            pass  # the user may delete but not list or watch
 
 
 async def _until_gone(client: ResourceClient, name: str, uid: str) -> None:

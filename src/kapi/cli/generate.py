@@ -1,6 +1,6 @@
 """`kapi generate`: definitions from classes, classes from definitions, clients from either.
 
-What does the work is imported when a command runs.
+The implementation is imported when a command runs.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _write_types(files: list[str], output: Path | None, version: str) -> None:
 
 
 def _definitions(files: list[str]) -> list[Object]:
-    """The definitions in some files, in today's form."""
+    """Return the definitions in some files, converted to apiextensions.k8s.io/v1."""
     from kapi.cli import manifests
     from kapi.cli.printer import CommandError
     from kapi.scaffold.definitions import NotReadable, read_definition
@@ -191,7 +191,7 @@ def _write_package(folder: Path, made: dict[str, str]) -> list[Path]:
     for path in paths:
         # The words may be on two lines.
         if path.exists() and _OURS not in " ".join(path.read_text(encoding="utf-8", errors="replace").split()):
-            raise CommandError(f"{path} is there and was not made by this command: remove it, or choose another name")
+            raise CommandError(f"{path} exists and was not made by this command: remove it, or choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():
         path.write_text(text, encoding="utf-8")

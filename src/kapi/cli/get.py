@@ -1,4 +1,4 @@
-"""`kapi get` and `kapi watch`: what the server has, and what becomes of it."""
+"""`kapi get` and `kapi watch`: print objects, and their changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTPUTS: Final = ("wide", "yaml", "json", "name")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What was asked for. `events` prints each change with its type."""
+    """The arguments and options of `get` and `watch`. `events` prints each change with its type."""
 
     arguments: tuple[str, ...]
     all_namespaces: bool = False
@@ -40,7 +40,7 @@ class Query:
 
     @property
     def as_table(self) -> bool:
-        """Return True if people read the answer, or programs."""
+        """Return True if the output is a table."""
         return self.output in ("", "wide")
 
     def table(self, resource: APIResource, *, with_kind: bool = False) -> TablePrinter:
@@ -55,7 +55,7 @@ class Query:
 
 
 async def print_raw(session: Session, path: str) -> None:
-    """Print what the server answers at a path."""
+    """Print the server's response at a path."""
     where, _, parameters = path.partition("?")
     pairs = dict(pair.partition("=")[::2] for pair in parameters.split("&") if pair)
     answer = await session.rest.send("GET", where, query=pairs, accept="*/*")
@@ -72,7 +72,7 @@ async def print_objects(session: Session, query: Query) -> None:
 
 
 async def print_changes(session: Session, query: Query) -> None:
-    """Print what is there and then every change, until the server or the user ends it."""
+    """Print the objects and then every change, until the server or the user ends it."""
     targets = await _targets(session, query)
     if len(targets) > 1:
         raise CommandError("one resource, or one object of it, can be watched at a time")
@@ -80,7 +80,7 @@ async def print_changes(session: Session, query: Query) -> None:
     client = session.client(target.resource, _namespace(session, query))
     fields = ",".join(filter(None, (f"metadata.name={target.name}" if target.name else "", query.field_selector)))
     accept = TABLE if query.as_table else JSON
-    show = _shower(query, target.resource)
+    show = _printer_of_changes(query, target.resource)
     version, found = "", False
     async for page in client.pages(label_selector=query.label_selector, field_selector=fields, accept=accept):
         version = page["metadata"]["resourceVersion"]
@@ -96,8 +96,8 @@ async def print_changes(session: Session, query: Query) -> None:
             show(event.type, event.object)
 
 
-def _shower(query: Query, resource: APIResource) -> Callable[[str, Object], None]:
-    """How a watch prints: a table that grows, or object after object."""
+def _printer_of_changes(query: Query, resource: APIResource) -> Callable[[str, Object], None]:
+    """Return the function that prints a change: as rows of a table, or as a document."""
     if query.as_table:
         table = query.table(resource)
 
@@ -130,7 +130,7 @@ def _namespace(session: Session, query: Query) -> str:
 
 
 async def _answers(session: Session, query: Query, target: Target, accept: str) -> list[Object]:
-    """The object, or the pages of the list; what cannot be had is put among the failures."""
+    """Return the object, or the pages of the list; errors are added to the failures of the session."""
     client = session.client(target.resource, _namespace(session, query))
     try:
         if target.name:

@@ -29,7 +29,7 @@ _SEPARATOR: Final = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An object somebody wrote down, and where. `apiVersion`, `kind` and `metadata` are of the right types."""
+    """An object and the file it was read from. `apiVersion`, `kind` and `metadata` are of the right types."""
 
     obj: Object
     source: str

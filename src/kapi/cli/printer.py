@@ -1,7 +1,7 @@
-"""What the commands print: tables, objects, one-line results and errors, to the character as kubectl prints them.
+"""Printers: tables, objects, one-line results and errors, to the character as kubectl prints them.
 
-People's scripts read these lines, so their form is not ours to choose. Everything here turns values into text; writing
-it out is left to `emit` and `complain`.
+Scripts parse these lines, so they must not differ. Everything here turns values into text; `emit` and `complain` write
+it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _cell(value: Any) -> str:
     for index, character in enumerate(value):
         if character in "\f\n\r":
             return value[:index].translate(_ESCAPES) + "..."
-    # What controls a terminal is shown, not obeyed.
+    # Control characters are printed as text, so that the terminal does not act on them.
     return value.translate(_ESCAPES)
 
 
@@ -148,7 +148,7 @@ def _labels(metadata: Object) -> str:
 
 
 def _plain_table(answer: Object) -> Object:
-    """The least a server without Tables still tells: names and ages."""
+    """Return a table of names and ages, for a server without Tables."""
     items = answer["items"] if isinstance(answer.get("items"), list) else [answer]
     now = dt.datetime.now(dt.UTC)
     rows = []
@@ -221,7 +221,7 @@ def kind_name(resource: APIResource) -> str:
 
 
 def error_text(errors: Sequence[Exception]) -> str:
-    """What a command that failed says: one error at length, several a line each."""
+    """Return the text of a failed command's errors: one in full, several a line each."""
     if len(errors) == 1:
         return _single(errors[0]) + "\n"
     return "".join(f"{_message(error)}\n" for error in errors)
@@ -249,7 +249,7 @@ def _message(error: Exception) -> str:
 
 
 def _connection(error: Exception) -> str:
-    """One line that says what to do when nobody listens; empty for any other error."""
+    """Return one line for a refused connection, with what to do; empty for any other error."""
     from kapi.client.errors import ConnectError, TransportError
 
     if isinstance(error, ConnectError) and error.refused:

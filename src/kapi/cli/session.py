@@ -1,7 +1,7 @@
-"""One command's conversation with a server: options to a connection, names to resources, errors to an exit code.
+"""The session of a command: from options to a connection, from names to resources, from errors to an exit code.
 
-Commands are coroutines that take a `Session`; `run` opens it, runs them and says how it went. Errors that concern one
-object of several are put into `failures` and the command goes on; errors that concern all of them are raised.
+Commands are coroutines that take a `Session`; `run` opens it, runs them and returns the exit code. Errors of one object
+of several are added to `failures` and the command continues; errors that concern all of them are raised.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kapi.client import APIResource, ResourceClient
 
 LOCAL_KUBECONFIG: Final = Path(".kapi") / "admin.kubeconfig"
-"""What `kapi up` without options writes: used when nothing else says where a server is."""
+"""The kubeconfig that `kapi up` writes by default: used when no other is configured."""
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -53,7 +53,7 @@ class Connection:
     request_timeout: float | None = None
 
     def config(self) -> ClientConfig:
-        """The config these options and the files they name amount to."""
+        """Return the client configuration of these options and the files they name."""
         kubeconfig = self.kubeconfig
         if kubeconfig is None and self.server is None and not self._is_configured():
             if not LOCAL_KUBECONFIG.is_file():
@@ -95,7 +95,7 @@ class Target(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """What a command works with. `namespace_given` says that the user, not a file, chose the namespace."""
+    """A connected client and the namespace. `namespace_given` is true if the user chose the namespace by an option."""
 
     rest: RESTClient
     namespace: str
@@ -124,7 +124,7 @@ class Session:
             raise
 
     async def targets(self, arguments: Sequence[str]) -> list[Target]:
-        """What arguments such as `pods`, `pods,services`, `pod a b`, `pod/a deploy/b` or `all` mean."""
+        """Return the targets of arguments such as `pods`, `pods,services`, `pod a b`, `pod/a deploy/b` or `all`."""
         if not arguments:
             raise CommandError("You must specify the type of resource, for example: pods")
         slashes = sum("/" in argument for argument in arguments)
@@ -169,11 +169,11 @@ class Session:
 def run(connection: Connection, command: Callable[[Session], Awaitable[None]]) -> int:
     """Run a command against the server the options name; the exit code."""
     try:
-        failures = asyncio.run(_converse(connection, command))
+        failures = asyncio.run(_run(connection, command))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
+        # The reader of the pipe has exited. Python would fail once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (ApiError, ClientError, CommandError) as error:
@@ -183,7 +183,7 @@ def run(connection: Connection, command: Callable[[Session], Awaitable[None]]) -
     return FAILED if failures else 0
 
 
-async def _converse(connection: Connection, command: Callable[[Session], Awaitable[None]]) -> list[Exception]:
+async def _run(connection: Connection, command: Callable[[Session], Awaitable[None]]) -> list[Exception]:
     config = connection.config()
     seen: set[str] = set()
 

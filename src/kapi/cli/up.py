@@ -105,20 +105,20 @@ async def _main(options: Options) -> int:
 
 
 def _raise_file_limit() -> None:
-    """Every connection is a file; take as many as the system lets us."""
+    """Raise the limit of open files to the hard limit: every connection is a file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _collect_rarely() -> None:
-    """Let the collector look for cycles less often: what is made and dropped here in numbers has none."""
+    """Run Python's garbage collector less often: the objects of requests form no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
 
 
 def announce(plane: ControlPlane) -> None:
-    """Say where the server is, and what to type next."""
+    """Print the address of the server, and the command to type next."""
     path = plane.options.kubeconfig_path.absolute()
     sys.stdout.write(f"Ready at {plane.url}. Next:  export KUBECONFIG={path} && kubectl get namespaces\n")
     sys.stdout.flush()

@@ -1,7 +1,4 @@
-"""`kapi create`, `kapi replace` and `kapi patch`: writes that say exactly what to do.
-
-Their opposite is `kapi apply`, in `apply`, which says how things should be.
-"""
+"""`kapi create`, `kapi replace` and `kapi patch`: imperative writes. The declarative one is `kapi apply`."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ PATCH_TYPES: Final = {"json": JSON_PATCH, "merge": MERGE_PATCH, "strategic": STR
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write and what to say about it. Field managers are kubectl's, for the commands mean the same."""
+    """The options that writes share. The field managers are kubectl's, since the commands mean the same."""
 
     field_manager: str
     dry_run: bool = False
@@ -52,7 +49,7 @@ class WriteOptions:
 
     @property
     def query(self) -> dict[str, Any]:
-        """What every write is sent with."""
+        """Return the query parameters of a write."""
         return {"field_manager": self.field_manager, "dry_run": self.dry_run, "field_validation": self.validation}
 
     def report(self, resource: APIResource, obj: Object, operation: str) -> None:
@@ -79,10 +76,10 @@ async def create_objects(session: Session, manifests: Iterable[Manifest], option
 
 
 async def replace_objects(session: Session, manifests: Iterable[Manifest], options: WriteOptions) -> None:
-    """Put objects in the place of those of their names.
+    """Replace objects.
 
-    A manifest with a resourceVersion replaces that version and no other: `Conflict` when somebody was faster. One
-    without replaces whatever is there.
+    A manifest with a resourceVersion replaces that version and no other: `Conflict` when the object was changed since.
+    One without replaces any version.
     """
 
     async def one(manifest: Manifest, resource: APIResource, client: ResourceClient) -> None:

@@ -1,5 +1,6 @@
-"""What writes files for people who write operators: definitions from their classes, classes from their definitions.
+"""Code generation for operators: definitions from classes, classes from definitions, clients from either.
 
-Rooms below know objects; this one knows source text. `definitions` and `loading` go from classes to definitions,
-`types` goes the other way, `clientset` writes typed clients of either. Nothing here talks to a server.
+In reading order: `loader` imports classes, `definitions` makes and reads CustomResourceDefinitions, `types` writes
+classes of a definition (`annotations` their types, `models` and `names` their parts, `source` the text), and
+`clientset` writes typed clients. Nothing here talks to a server.
 """

@@ -1,7 +1,7 @@
-"""From the places of a schema to annotations: the type, its limits as `msgspec.Meta`, the rest as markers.
+"""From schemas to type annotations: the type, its limits as `msgspec.Meta`, the rest as markers.
 
-Every keyword is taken from a copy of the schema when something says it in Python; whatever is left at the end is said
-by `extra_json_schema` word for word, so that the class defines the schema it was made from.
+Every keyword that has a form in Python is removed from a copy of the schema; what is left at the end is written as
+`extra_json_schema`, so that the class defines exactly the schema it was made from.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INT64: Final = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A place of a schema as Python has it: a type, notes on it, and what is left to be said of it."""
+    """A schema as Python has it: a type, notes on it, and the keywords that are left."""
 
     base: Expression
     notes: tuple[Expression, ...] = ()

@@ -1,4 +1,4 @@
-"""Finding the classes that were named on a command line: `module:Class`, or `module` for every kind in it."""
+"""The loader of classes named on a command line: `module:Class`, or `module` for every kind in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NotLoaded(Exception):
-    """A module or class that could not be had; the text says why, in one line."""
+    """A module or class cannot be loaded; the message is one line."""
 
 
 def load(target: str) -> list[type[CustomResource]]:
@@ -45,7 +45,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _failure(name: str, error: Exception) -> str:
-    """What went wrong in somebody's module, and the line of it that did."""
+    """Return the error that a module raised at its import, and the line of the module."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
     return f"{name} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}{where}"

@@ -29,7 +29,7 @@ class NoTypes(ValueError):
 
 
 class Presence(enum.Enum):
-    """What becomes of a field that is not set."""
+    """The effect of leaving a field unset."""
 
     REQUIRED = enum.auto()
     ABSENT = enum.auto()

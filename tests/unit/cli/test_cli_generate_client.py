@@ -88,13 +88,13 @@ def test_writing_again_replaces_what_was_written(generate, tmp_path):
     assert {path.name: path.read_text() for path in (tmp_path / "defined").iterdir()} == first
 
 
-def test_what_somebody_else_wrote_is_not_replaced(generate, tmp_path):
+def test_a_file_that_the_command_did_not_write_is_not_replaced(generate, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "listers.py").write_text("MINE = 1\n")
     status, out, err = generate(*CLASSES, "--package", "mine")
     assert (status, out) == (1, "")
     assert err == (
-        "error: mine/listers.py is there and was not made by this command: remove it, or choose another name\n"
+        "error: mine/listers.py exists and was not made by this command: remove it, or choose another name\n"
     )
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["listers.py"]
 

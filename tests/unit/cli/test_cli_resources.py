@@ -376,7 +376,7 @@ def test_delete_waits_for_finalizers(run):
     held = cm("a").replace("metadata:", "metadata:\n  finalizers: [example.com/hold]")
     run("create", "-f", "-", stdin=held)
     error = run.fails("delete", "cm", "a", "--timeout", "0.2")
-    assert error == "error: timed out after 0.2 s waiting for configmaps/a to go\n"
+    assert error == "error: timed out after 0.2 s waiting for the deletion of configmaps/a\n"
     run("delete", "cm", "a", "--wait=false")
     assert run.code == 0
     waiting = run.process("delete", "cm", "a", "-n", run.namespace)

@@ -39,7 +39,7 @@ def set_owner_reference(owner: AnyObject, obj: AnyObject, *, block_owner_deletio
 
 
 def remove_owner_reference(owner: AnyObject, obj: AnyObject) -> bool:
-    """Remove the reference from `obj` to `owner`; returns True if there was one."""
+    """Remove the owner reference of `obj` to `owner`; returns True if there was one."""
     uid = uid_of(owner)
     kept = [one for one in _raw(obj) if _uid(one) != uid]
     changed = len(kept) != len(_raw(obj))

@@ -1,6 +1,6 @@
-"""The kinds that a generated package has clients of, and what everything is called there.
+"""The kinds of a generated package, and the names of their classes, methods and modules.
 
-Kinds come from classes that somebody wrote, or from definitions whose classes are written along with the package. Names
+Kinds come from classes written by hand, or from definitions whose classes are written along with the package. Names
 depend on a kind and its version alone wherever they can, so that a kind that is added renames none that was there.
 """
 
