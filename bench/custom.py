@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.definitions import SMALL, VERSION, group_of
-from bench.judging import judging
+from bench.validation import measure_validation
 from bench.table import KAPI, Group, Row, connections
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 CONNECTIONS = 16
 MEMORY_LIMIT = 150 * 1024
 """Bytes that a definition of some twenty fields may cost."""
-JUDGING_LIMIT = 100e-6
-"""Seconds that judging a typical object may take."""
+VALIDATION_LIMIT = 100e-6
+"""Seconds that validating a typical object may take."""
 SHARE = 4
-"""Documents and judgements vary little: a load row takes so many times as long."""
+"""Documents and validations vary little: a load row takes so many times as long."""
 MANY = "many"
 """The run whose definitions are installed by the rows about many of them."""
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -70,20 +70,20 @@ def _rows(settings: Settings) -> list[Row]:
         *(Row(f"custom.{key}", f"{words}, {among}", "ms") for key, (words, _, _) in _DOCUMENTS.items()),
         Row("custom.first.many", f"new definition to first object stored, {among}", "ms", 20.0),
         Row("custom.memory.used", "memory for each with its first object", "KiB", limit=MEMORY_LIMIT),
-        Row("custom.judge.typical", "judging an object of 36 values, in process", "µs", limit=JUDGING_LIMIT),
-        Row("custom.judge.large", "judging an object of 272 values, in process", "µs"),
+        Row("custom.validate.typical", "validating an object of 36 values, in process", "µs", limit=VALIDATION_LIMIT),
+        Row("custom.validate.large", "validating an object of 272 values, in process", "µs"),
     ]
 
 
 def _measure(bench: Bench, rows: Sequence[str]) -> None:
-    judged = [row for row in rows if row.startswith("custom.judge.")]
+    validated = [row for row in rows if row.startswith("custom.validate.")]
     with bench.fresh(["custom.first", *_READS, *_CREATES]) as servers:
         _alternate(bench, "custom.first", servers, "first", count=bench.settings.firsts)
         _measure_objects(bench, servers)
     with bench.fresh(_ABOUT_MANY) as servers:
         _measure_many(bench, servers)
-    for row in judged:
-        measure = judging(row.rpartition(".")[2], bench.settings.seconds / SHARE)
+    for row in validated:
+        measure = measure_validation(row.rpartition(".")[2], bench.settings.seconds / SHARE)
         bench.alternate(row, {KAPI: measure})
 
 

@@ -69,7 +69,7 @@ def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table, with what is needed to judge it."""
+    """The table, with what is needed to interpret it."""
     table = [HEADINGS, *(cells for row in result["rows"] for cells in _lines(row, result["machine"]["cores"]))]
     # A column that says nothing is left out.
     used = [number for number in range(len(HEADINGS)) if any(cells[number] != NOTHING for cells in table[1:])]

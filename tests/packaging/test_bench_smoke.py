@@ -16,7 +16,7 @@ from bench import definitions, following, reference, report
 from bench.client import Asker, LoadError
 from bench.fan import Delivery, WatchConnection
 from bench.figures import median, quantile, times_better
-from bench.judging import EXAMPLES, judging
+from bench.validation import EXAMPLES, measure_validation
 from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
 from bench.table import KAPI, Row
 from kapi.schema.customschema import CustomSchema
@@ -64,8 +64,8 @@ ROWS = [
     "custom.openapi.v2",
     "custom.first.many",
     "custom.memory.used",
-    "custom.judge.typical",
-    "custom.judge.large",
+    "custom.validate.typical",
+    "custom.validate.large",
     "client.import",
     "client.sync.some",
     "client.object",
@@ -216,14 +216,14 @@ def test_large_objects_are_examples_under_another_name():
 
 @pytest.mark.parametrize("sort", EXAMPLES)
 def test_what_is_judged_in_process_is_accepted(sort):
-    figure = judging(sort, 0.0)()
+    figure = measure_validation(sort, 0.0)()
     assert figure["value"] > 0
 
 
-def test_judging_an_object_that_is_refused_is_a_failure(monkeypatch):
+def test_validating_an_object_that_is_refused_is_a_failure(monkeypatch):
     monkeypatch.setattr("bench.judging.example_object", lambda *_: {"spec": {"unheard": 1}})
     with pytest.raises(LoadError, match="not accepted"):
-        judging("typical", 0.0)()
+        measure_validation("typical", 0.0)()
 
 
 def test_an_asker_hands_back_whatever_is_answered():

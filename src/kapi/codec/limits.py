@@ -1,6 +1,6 @@
 """The one table of limits on what a client may send, checked before or while parsing and never after.
 
-Each number says what it protects. Sizes are bytes. Where the reference server has the same limit the value is the same,
+Each number says what it protects. Sizes are bytes. Where kube-apiserver has the same limit the value is the same,
 because clients have learnt it; the others exist because this server is written in Python.
 """
 
@@ -11,13 +11,13 @@ from typing import Final
 MIB: Final = 1024 * 1024
 
 BODY_BYTES: Final = 3 * MIB
-"""A request body, after decompression. The reference answers 413 `limit is 3145728`."""
+"""A request body, after decompression. kube-apiserver answers 413 `limit is 3145728`."""
 
 OBJECT_BYTES: Final = 3 * MIB // 2
 """One stored object, encoded. etcd refuses requests over 1.5 MiB, so nothing larger can exist on a real cluster."""
 
 JSON_DEPTH: Final = 256
-"""Nested arrays and objects. The reference allows 10,000; we stop where a walker that spends three Python frames a
+"""Nested arrays and objects. kube-apiserver allows 10,000; we stop where a walker that spends three Python frames a
 level still fits under the interpreter's limit of 1,000. No real object comes near: deep CRD schemas reach 60."""
 
 JSON_EXPLAINED_BYTES: Final = 64 * 1024
@@ -27,7 +27,7 @@ NUMBER_CHARACTERS: Final = 64
 """How much of an absurd number is repeated in the message that refuses it."""
 
 STRICT_PROBLEMS: Final = 100
-"""How many duplicate fields are reported; the reference stops at 100 too."""
+"""How many duplicate fields are reported; kube-apiserver stops at 100 too."""
 
 YAML_BYTES: Final = MIB
 """A body that really is YAML. A MiB takes a third of a second to read; JSON sent as YAML only has `BODY_BYTES`."""
@@ -54,7 +54,7 @@ PROTOBUF_OFF_LOOP_BYTES: Final = 64 * 1024
 """From this size on, callers on an event loop should decode protobuf in a thread."""
 
 PATCH_OPERATIONS: Final = 10_000
-"""Operations in a JSON patch; the reference answers 413 beyond."""
+"""Operations in a JSON patch; kube-apiserver answers 413 beyond."""
 
 PATCH_COPY_BYTES: Final = 3 * MIB
 """What the `copy` operations of one JSON patch may add up to."""

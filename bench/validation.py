@@ -1,4 +1,4 @@
-"""How long one custom object is judged, in this process: no server, no network, nothing else in the figure.
+"""The time that validating one custom object takes, in this process: no server, no network, nothing else in the figure.
 
 What is timed is what every write of it goes through: unknown fields removed, metadata read, defaults filled in, and
 schema, lists and rules asked. Decoding and encoding are not in it.
@@ -27,7 +27,7 @@ EXAMPLES = {"large": ("large", ""), "typical": ("certificate", "intermediate")}
 """Which example and which object of it a row is about."""
 
 
-def judging(sort: str, seconds: float) -> Callable[[], Figure]:
+def measure_validation(sort: str, seconds: float) -> Callable[[], Figure]:
     """A measurement of one kind; its functions are compiled once."""
     name, called = EXAMPLES[sort]
     props = example(name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -35,18 +35,18 @@ def judging(sort: str, seconds: float) -> Callable[[], Figure]:
     encoded = json.encode(example_object(name, called))
 
     def measure() -> Figure:
-        judge(schema, json.decode(encoded))
+        validate(schema, json.decode(encoded))
         times: list[float] = []
         end = perf_counter() + seconds
         while not times or perf_counter() < end:
             objects = [json.decode(encoded) for _ in range(AT_ONCE)]
-            times += [judge(schema, obj) for obj in objects]
+            times += [validate(schema, obj) for obj in objects]
         return {"value": quantile(times, 0.5), "count": len(times)}
 
     return measure
 
 
-def judge(schema: CustomSchema, obj: Object) -> float:
+def validate(schema: CustomSchema, obj: Object) -> float:
     """Seconds it takes to accept an object."""
     began = perf_counter()
     unknown = schema.coerce(obj)
