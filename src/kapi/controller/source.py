@@ -94,17 +94,17 @@ class _Feed(Generic[T]):
 
     def on_add(self, obj: Cached[T], *, initial: bool) -> Awaitable[Any] | None:
         """See `Handler`."""
-        return self._hear(Created(obj, initial))
+        return self._enqueue(Created(obj, initial))
 
     def on_update(self, old: Cached[T], new: Cached[T]) -> Awaitable[Any] | None:
         """See `Handler`."""
-        return self._hear(Updated(old, new))
+        return self._enqueue(Updated(old, new))
 
     def on_delete(self, obj: Cached[T], *, stale: bool) -> Awaitable[Any] | None:
         """See `Handler`."""
-        return self._hear(Deleted(obj, stale))
+        return self._enqueue(Deleted(obj, stale))
 
-    def _hear(self, event: Event[T]) -> Awaitable[Any] | None:
+    def _enqueue(self, event: Event[T]) -> Awaitable[Any] | None:
         for predicate in self._predicates:
             if not predicate(event):
                 return None

@@ -253,12 +253,12 @@ class SharedInformer(Generic[T]):
             return
         self.indexer.put(obj)
         if old is None:
-            self._tell(Notice(Change.ADD, obj, flag=is_initial))
+            self._notify(Notice(Change.ADD, obj, flag=is_initial))
         elif old.uid == obj.uid:
-            self._tell(Notice(Change.UPDATE, obj, old))
+            self._notify(Notice(Change.UPDATE, obj, old))
         else:
-            self._tell(Notice(Change.DELETE, old, flag=True))
-            self._tell(Notice(Change.ADD, obj, flag=is_initial))
+            self._notify(Notice(Change.DELETE, old, flag=True))
+            self._notify(Notice(Change.ADD, obj, flag=is_initial))
 
     def _delete(self, delta: Delta[T]) -> None:
         old = self.indexer.get(delta.object.key)
@@ -266,12 +266,12 @@ class SharedInformer(Generic[T]):
             return
         self.indexer.remove(delta.object.key)
         if old.uid == delta.object.uid:
-            self._tell(Notice(Change.DELETE, delta.object, flag=delta.stale))
+            self._notify(Notice(Change.DELETE, delta.object, flag=delta.stale))
         else:
             # The deletion is of a later object of that name, which no handler was told of.
-            self._tell(Notice(Change.DELETE, old, flag=True))
+            self._notify(Notice(Change.DELETE, old, flag=True))
 
-    def _tell(self, notice: Notice[T]) -> None:
+    def _notify(self, notice: Notice[T]) -> None:
         for registration in self._registrations:
             registration.put(notice)
 
