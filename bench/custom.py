@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.definitions import SMALL, VERSION, group_of
-from bench.validation import measure_validation
 from bench.table import KAPI, Group, Row, connections
+from bench.validation import measure_validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

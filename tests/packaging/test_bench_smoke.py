@@ -16,9 +16,9 @@ from bench import definitions, following, reference, report
 from bench.client import Asker, LoadError
 from bench.fan import Delivery, WatchConnection
 from bench.figures import median, quantile, times_better
-from bench.validation import EXAMPLES, measure_validation
 from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
 from bench.table import KAPI, Row
+from bench.validation import EXAMPLES, measure_validation
 from kapi.schema.customschema import CustomSchema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
