@@ -221,7 +221,7 @@ def test_what_is_judged_in_process_is_accepted(sort):
 
 
 def test_validating_an_object_that_is_refused_is_a_failure(monkeypatch):
-    monkeypatch.setattr("bench.judging.example_object", lambda *_: {"spec": {"unheard": 1}})
+    monkeypatch.setattr("bench.validation.example_object", lambda *_: {"spec": {"unheard": 1}})
     with pytest.raises(LoadError, match="not accepted"):
         measure_validation("typical", 0.0)()
 
