@@ -175,10 +175,11 @@ class Watch:
 class Api:
     """A server on a store, and a client of it that may do everything."""
 
-    def __init__(self, storage=None, *, admission=None, clock=None, converter_for=None):
+    def __init__(self, storage=None, *, admission=None, clock=None, converter_for=None, service_cidrs=("10.0.0.0/24",)):
         self.storage = storage or MemoryStorage()
         self.clock = clock or LoopClock()
-        self.catalog = Catalog(self.storage, self.clock, converter_for=converter_for)
+        self.service_cidrs = service_cidrs
+        self.catalog = Catalog(self.storage, self.clock, converter_for=converter_for, service_cidrs=service_cidrs)
         self.health = Health()
         self.health.add(STORE, lambda: None)
         self.metrics = Metrics()
@@ -201,7 +202,7 @@ class Api:
     async def start(self):
         await self.catalog.load()
         self._keeper = asyncio.ensure_future(DefinitionController(self.catalog).run())
-        await ensure_objects(self.transport, 6443)
+        await ensure_objects(self.transport, 6443, self.service_cidrs)
 
     async def stop(self):
         await self.transport.close()

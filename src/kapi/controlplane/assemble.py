@@ -19,6 +19,7 @@ from kapi.controlplane.controllers.namespacepopulation import namespace_populato
 from kapi.controlplane.options import DRAIN_SECONDS
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
+from kapi.registry.kinds.core.service.repair import service_repair
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
@@ -111,6 +112,8 @@ class ControlPlane:
             service_cidrs=options.service_cidrs,
         )
         await catalog.load()
+        repair = service_repair(catalog)
+        await repair.repair_all()
         self.metrics.observe(catalog, self.health)
         services = self._services(catalog, credentials)
         pipeline = Pipeline(services, router(services))
@@ -143,6 +146,7 @@ class ControlPlane:
         self._spawn(compactor.run())
         self._spawn(catalog.hub.keep_trimmed(COMPACTION_INTERVAL))
         self._spawn(DefinitionController(catalog).run())
+        self._spawn(repair.run())
         self._spawn(self._run_controllers(pipeline, credentials))
         for hook in self._hooks:
             hook.done = True

@@ -72,9 +72,14 @@ def object_key(group: str, resource: str, namespace: str, name: str) -> str:
     return resource_prefix(group, resource, namespace) + _segment("name", name)
 
 
+def reservation_prefix(what: str) -> str:
+    """The prefix of all reservations of a kind."""
+    return f"{ROOT}{RESERVATIONS}/{_segment('kind of reservation', what)}/"
+
+
 def reservation_key(what: str, name: str) -> str:
     """The key of a reservation."""
-    return f"{ROOT}{RESERVATIONS}/{_segment('kind of reservation', what)}/{_segment('name', name)}"
+    return reservation_prefix(what) + _segment("name", name)
 
 
 def parse_key(key: str) -> Location:

@@ -24,6 +24,7 @@ from kapi.controlplane.controllers.resourcequota.controller import add_resourceq
 from kapi.controlplane.controllers.rootcacertificatepublisher import add_root_ca_certificate_publisher
 from kapi.controlplane.controllers.serviceaccount import add_serviceaccount_controller
 from kapi.controlplane.controllers.serviceaccounttoken import add_serviceaccount_token_controller
+from kapi.controlplane.controllers.servicecidr import add_service_cidr_controller
 from kapi.controlplane.controllers.ttlafterfinished import add_ttl_after_finished_controller
 from kapi.controlplane.controllers.view import CacheView
 from kapi.controlplane.controllers.volumeprotection.persistentvolume import (
@@ -75,6 +76,7 @@ CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.PERSISTENTVOLUME_PROTECTION: add_persistentvolume_protection_controller,
     names.VOLUMEATTRIBUTESCLASS_PROTECTION: add_volumeattributesclass_protection_controller,
     names.DISRUPTION: add_disruption_controller,
+    names.SERVICE_CIDR: add_service_cidr_controller,
 }
 """The function that adds each controller to a context, by name."""
 

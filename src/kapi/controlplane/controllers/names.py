@@ -26,6 +26,7 @@ PERSISTENTVOLUME_PROTECTION: Final = "persistentvolume-protection-controller"
 VOLUMEATTRIBUTESCLASS_PROTECTION: Final = "volumeattributesclass-protection-controller"
 DISRUPTION: Final = "disruption-controller"
 POD_GARBAGE_COLLECTOR: Final = "pod-garbage-collector-controller"
+SERVICE_CIDR: Final = "service-cidr-controller"
 
 ALIASES: Final = {
     GARBAGE_COLLECTOR: ("garbagecollector",),
@@ -44,6 +45,7 @@ ALIASES: Final = {
     VOLUMEATTRIBUTESCLASS_PROTECTION: (),
     DISRUPTION: ("disruption",),
     POD_GARBAGE_COLLECTOR: ("podgc",),
+    SERVICE_CIDR: (),
 }
 """Every controller, with the names it had in older versions of Kubernetes."""
 

@@ -7,7 +7,6 @@ server was faster, a new claim is made on what is stored then.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import GroupKind, InternalError, Invalid
@@ -21,7 +20,7 @@ from kapi.registry.kinds.core.service.ranges import (
     node_ports,
     port_candidates,
 )
-from kapi.registry.kinds.core.service.records import address_key, owner_of
+from kapi.registry.kinds.core.service.records import address_key, canonical, owner_of
 from kapi.registry.kinds.core.service.validation import needs_health_check
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class Claim:
         metadata = self._service["metadata"]
         if metadata.get("namespace") == "default" and metadata.get("name") == "kubernetes":
             return False
-        return ipaddress.ip_address(address) == ipaddress.ip_address(self._records.configured[0].first)
+        return canonical(address) == self._records.configured[0].first
 
     # -- node ports -------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
+from kapi.api.go.addresses import parse_ip_sloppy
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -75,8 +77,12 @@ class AddressRange:
         return str(type(self.network.network_address)(self._first + offset))
 
     def __contains__(self, address: str) -> bool:
-        parsed = ipaddress.ip_address(address)
-        return parsed.version == self.network.version and 0 <= int(parsed) - self._first < self._size
+        parsed = parse_ip_sloppy(address)
+        return (
+            parsed is not None
+            and parsed.version == self.network.version
+            and 0 <= int(parsed) - self._first < self._size
+        )
 
     def candidates(self) -> Iterator[str]:
         """All addresses, in the order they are tried."""

@@ -11,8 +11,9 @@ with one record for all ports, as the RangeAllocation of kube-apiserver, every t
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kapi.api.go.addresses import parse_ip_sloppy
 from kapi.api.meta import format_time, is_deleting
 from kapi.cache.watchcache import Selection
 from kapi.registry import reservations
@@ -25,11 +26,11 @@ from kapi.registry.kinds.core.service.ranges import (
 )
 from kapi.registry.uid import new_uid
 from kapi.storage.interface import Check, Delete, Put
-from kapi.storage.keys import object_key, reservation_key, resource_prefix
+from kapi.storage.keys import object_key, reservation_key, reservation_prefix, resource_prefix
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kapi.api.meta import Object
     from kapi.cache.watchcache import CacheHub
@@ -56,8 +57,8 @@ _FIELDS: Final[Object] = {
 
 
 def canonical(address: str) -> str:
-    """An address as the name of its IPAddress object."""
-    return str(ipaddress.ip_address(address))
+    """An address as the name of its IPAddress object. One that is stored may be written with leading zeros."""
+    return str(parse_ip_sloppy(address) or address)
 
 
 def address_key(address: str) -> str:
@@ -99,7 +100,7 @@ def ip_address(address: str, service: Object, now: dt.datetime) -> Object:
         "fieldsType": "FieldsV1",
         "fieldsV1": _FIELDS,
     }
-    parsed = ipaddress.ip_address(address)
+    parsed = ipaddress.ip_address(canonical(address))
     return {
         "kind": "IPAddress",
         "apiVersion": _API_VERSION,
@@ -205,14 +206,26 @@ class ServiceRecords:
         operations: list[Operation] = []
         for block in sorted({port // BLOCK for port in taken | released}):
             held, revision = reservations.find(self._hub, NODE_PORTS, str(block))
-            wanted = {port: holder for port, holder in held.items() if int(port) not in released or holder != owner} | {
-                str(port): owner for port in taken if port // BLOCK == block
-            }
-            key = reservation_key(NODE_PORTS, str(block))
-            if wanted == held:
-                operations.append(Check(key, revision))
-            elif wanted:
-                operations.append(reservations.put(NODE_PORTS, str(block), wanted, revision))
-            else:
-                operations.append(Delete(key, revision))
+            wanted = {port: holder for port, holder in held.items() if int(port) not in released or holder != owner}
+            wanted |= {str(port): owner for port in taken if port // BLOCK == block}
+            operations.append(_change(block, held, wanted, revision))
         return operations
+
+    def replace_ports(self, holders: Mapping[int, str]) -> list[Operation]:
+        """The operations that make the reservations what they are to be, and none where they are so."""
+        stored = self._hub.cache(reservation_prefix(NODE_PORTS)).items()
+        operations: list[Operation] = []
+        for block in sorted({int(item.name) for item in stored} | {port // BLOCK for port in holders}):
+            held, revision = reservations.find(self._hub, NODE_PORTS, str(block))
+            wanted = {str(port): holders[port] for port in range(block * BLOCK, (block + 1) * BLOCK) if port in holders}
+            if wanted != held:
+                operations.append(_change(block, held, wanted, revision))
+        return operations
+
+
+def _change(block: int, held: dict[str, Any], wanted: dict[str, Any], revision: int) -> Operation:
+    """The operation that changes a reservation, or compares it where it is as wanted."""
+    key = reservation_key(NODE_PORTS, str(block))
+    if wanted == held:
+        return Check(key, revision)
+    return reservations.put(NODE_PORTS, str(block), wanted, revision) if wanted else Delete(key, revision)
