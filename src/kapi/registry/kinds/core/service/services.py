@@ -19,6 +19,7 @@ from kapi.registry.kinds.core.service.families import (
     normalize_cluster_ips,
 )
 from kapi.registry.kinds.core.service.validation import (
+    TRAFFIC_POLICIES,
     externally_accessible,
     needs_health_check,
     service_errors,
@@ -78,6 +79,7 @@ class ServiceStrategy(Strategy):
     def prepare_create(self, write: Write, obj: Object) -> None:
         """Fill in addresses and IP families."""
         obj["status"] = {"loadBalancer": {}}
+        _drop_internal_policy(obj["spec"])
         normalize_cluster_ips(obj, None)
         fill_families(obj, None, self.records.families)
         if write.dry_run:
@@ -97,6 +99,7 @@ class ServiceStrategy(Strategy):
         normalize_cluster_ips(obj, old)
         fill_families(obj, old, self.records.families)
         _drop_type_dependent(obj, old)
+        _drop_internal_policy(obj["spec"])
         if write.dry_run:
             fill_placeholders(self.records, obj)
 
@@ -192,6 +195,12 @@ def _drop_type_dependent(service: Object, old: Object) -> None:
         _drop_unchanged(spec, before, "externalTrafficPolicy")
     if spec.get("type") != "LoadBalancer" and "status" in service:
         service["status"] = {**service["status"], "loadBalancer": {}}
+
+
+def _drop_internal_policy(spec: dict[str, Any]) -> None:
+    """Remove the internal traffic policy of an external name; kube-apiserver stores it and never shows it."""
+    if spec.get("type") == "ExternalName" and spec.get("internalTrafficPolicy") in TRAFFIC_POLICIES:
+        del spec["internalTrafficPolicy"]
 
 
 def _drop_unchanged(spec: dict[str, Any], before: dict[str, Any], *fields: str) -> None:
