@@ -48,6 +48,12 @@ def _add_up(parser: Parser) -> None:
         metavar="FILE",
         help="where to write the admin's kubeconfig (default: admin.kubeconfig in the data folder)",
     )
+    parser.add_argument(
+        "--advertise-address",
+        default="",
+        metavar="IP",
+        help="the address at which other machines reach this server (default: the host of --bind)",
+    )
     parser.add_argument("--socket", type=Path, metavar="FILE", help="listen on this unix socket, too")
     parser.add_argument(
         "--history-seconds",

@@ -16,7 +16,14 @@ from kapi.base.loop import run as run_loop
 from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.controllers.names import enabled_controllers
-from kapi.controlplane.options import OptionError, Options, check_storage, parse_bind, parse_service_cidrs
+from kapi.controlplane.options import (
+    OptionError,
+    Options,
+    check_storage,
+    parse_advertise_address,
+    parse_bind,
+    parse_service_cidrs,
+)
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ def run(
     *,
     data_dir: Path,
     bind: str,
+    advertise_address: str,
     kubeconfig: Path | None,
     storage: str,
     socket: Path | None,
@@ -53,6 +61,7 @@ def run(
             enabled_controllers(controllers),
             event_ttl,
             parse_service_cidrs(service_cluster_ip_range),
+            parse_advertise_address(advertise_address),
         )
         configure(log_level)
         return run_loop(_main(options))

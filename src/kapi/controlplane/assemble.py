@@ -14,9 +14,11 @@ from kapi.base.clock import SystemClock
 from kapi.base.jwt import SigningKey
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
+from kapi.controlplane.apiservices import ApiServiceRegistration
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
-from kapi.controlplane.options import DRAIN_SECONDS
+from kapi.controlplane.identitylease import IdentityLease
+from kapi.controlplane.options import DRAIN_SECONDS, join_host_port
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.registry.kinds.core.service.repair import service_repair
@@ -128,10 +130,9 @@ class ControlPlane:
             unix=options.socket,
         )
         await server.start()
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        services.address = f"{host}:{server.port}"
-        self.url = f"https://{services.address}"
-        await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs)
+        services.address = join_host_port(options.public_host, server.port)
+        self.url = f"https://{join_host_port(options.local_host, server.port)}"
+        await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=authority.decode())
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         self._spawn(self.metrics.watch_loop_lag())
         history = options.history_seconds
@@ -148,6 +149,12 @@ class ControlPlane:
         self._spawn(DefinitionController(catalog).run())
         self._spawn(repair.run())
         self._spawn(self._run_controllers(pipeline, credentials))
+        registration = ApiServiceRegistration(self.transport, catalog)
+        await registration.register_built_in()
+        self._spawn(registration.run())
+        lease = IdentityLease(self.transport, services.address, self.clock)
+        await lease.renew()
+        self._spawn(lease.run())
         for hook in self._hooks:
             hook.done = True
 
@@ -179,7 +186,7 @@ class ControlPlane:
         settings = ControllerSettings(
             event_seconds=self.options.event_seconds,
             authority=credentials.authority.read_bytes(),
-            address=self.options.host,
+            address=self.options.public_host,
             port=self._server.port if self._server is not None else 0,
             account_key=credentials.account_key,
         )

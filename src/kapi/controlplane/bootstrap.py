@@ -1,6 +1,6 @@
-"""What must exist before anybody can use the server: keys, certificates, the admin's kubeconfig, and a few objects.
+"""The files and objects that exist before the server is ready: keys, certificates, a kubeconfig, system objects.
 
-Everything here is made once and found again on the next start; nothing a user changed is put back.
+They are created at the first start and found again at the next; a user's changes are not reverted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, Addres
 from kapi.registry.kinds.core.service.records import DEFAULT_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
     from pathlib import Path
 
     from kapi.api.meta import Object
@@ -32,7 +32,11 @@ MASTERS = "system:masters"
 ADMIN = "kubernetes-admin"
 DEFAULT_NAMESPACE = "default"
 _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
-SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public", "kube-node-lease")
+SYSTEM_NAMESPACE = "kube-system"
+AUTHENTICATION_CONFIG = "extension-apiserver-authentication"
+
+_AGENT = {"user-agent": "kube-apiserver"}
+"""The field manager of what is written here is that of kube-apiserver."""
 
 
 _log = structlog.get_logger("kapi.controlplane")
@@ -40,22 +44,22 @@ _log = structlog.get_logger("kapi.controlplane")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where the keys are, and the admin's token."""
+    """The paths of keys and certificates, and the admin's token."""
 
     authority: Path
     server: KeyPair
     admin: KeyPair
     token: str
     account_key: Path
-    """What tokens of service accounts are signed with."""
+    """The key that signs tokens of service accounts."""
 
 
 class BootstrapError(Exception):
-    """The server cannot be brought up; the text says why."""
+    """The server cannot be started; the text says why."""
 
 
 def ensure_credentials(options: Options) -> Credentials:
-    """Find or make the CA, the server's and the admin's certificates, and the admin's token."""
+    """Find or create the CA, the server's and the admin's certificates, and the admin's token."""
     options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = options.data_dir / "pki"
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -68,8 +72,10 @@ def ensure_credentials(options: Options) -> Credentials:
         *service_names("kubernetes", "default", "cluster.local"),
         first_address(options.service_cidrs),
     ]
-    if options.host not in ("0.0.0.0", "::"):  # noqa: S104 (a comparison, not a bind)
+    if not options.binds_all:
         names.append(options.host)
+    if options.advertise_address:
+        names.append(options.advertise_address)
     authority.ensure_server(server, names)
     authority.ensure_client(admin, ADMIN, (MASTERS,))
     ensure_private_key(directory / "sa.key")
@@ -120,29 +126,55 @@ def first_address(service_cidrs: Sequence[str]) -> str:
 
 
 async def ensure_objects(
-    transport: InProcessTransport, port: int, service_cidrs: Sequence[str] = (DEFAULT_SERVICE_CIDR,)
+    transport: InProcessTransport,
+    port: int,
+    service_cidrs: Sequence[str] = (DEFAULT_SERVICE_CIDR,),
+    *,
+    client_ca: str = "",
 ) -> None:
-    """Create what every cluster has, all at once; what is there already stays as it is."""
-    work = [_ensure_default(transport, port, service_cidrs)]
-    work += [_ensure_namespace(transport, name) for name in SYSTEM_NAMESPACES if name != DEFAULT_NAMESPACE]
+    """Create the objects that every cluster has; what exists stays as it is, but for what describes this server.
+
+    `port` is the port of this server, `client_ca` the CA of client certificates in PEM.
+    """
+    work: list[Coroutine[None, None, object]] = [
+        _ensure_default(transport, port, service_cidrs),
+        _ensure_system(transport, client_ca),
+    ]
+    work += [_ensure_namespace(transport, name) for name in ("kube-public", "kube-node-lease")]
     for name, value, description in _PRIORITY_CLASSES:
         body = {"metadata": {"name": name}, "value": value, "description": description}
-        work.append(_ensure(transport, "/apis/scheduling.k8s.io/v1/priorityclasses", body))
+        work.append(ensure_object(transport, "/apis/scheduling.k8s.io/v1/priorityclasses", body))
     for outcome in await asyncio.gather(*work, return_exceptions=True):
-        if outcome is not None:
+        if isinstance(outcome, BaseException):
             raise outcome
 
 
 async def _ensure_default(transport: InProcessTransport, port: int, service_cidrs: Sequence[str]) -> None:
-    """The default namespace, the range of cluster IPs, and the Service of the server."""
+    """Ensure the default namespace, the range of cluster IPs, and the Service `kubernetes`, whose target is `port`."""
     await _ensure_namespace(transport, DEFAULT_NAMESPACE)
     await _ensure_service_cidr(transport, service_cidrs)
+    path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/services"
+    service = _service(port, first_address(service_cidrs))
     try:
-        service = _service(port, first_address(service_cidrs))
-        await _ensure(transport, f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/services", service)
+        found = await ensure_object(transport, path, service)
+        if found is not None and [one.get("targetPort") for one in found["spec"]["ports"]] != [port]:
+            change = {"spec": {"ports": service["spec"]["ports"]}}
+            await _send(transport, "PATCH", f"{path}/kubernetes", change, MERGE_PATCH)
     except BootstrapError as error:
         # Its address may have been given to another object while the Service was deleted. Clients can work without it.
         _log.warning("the Service kubernetes cannot be created", error=str(error))
+
+
+async def _ensure_system(transport: InProcessTransport, client_ca: str) -> None:
+    """Ensure kube-system, and in it the CA by which extension API servers verify client certificates."""
+    await _ensure_namespace(transport, SYSTEM_NAMESPACE)
+    if not client_ca:
+        return
+    data = {"client-ca-file": client_ca}
+    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
+    found = await ensure_object(transport, path, {"metadata": {"name": AUTHENTICATION_CONFIG}, "data": data})
+    if found is not None and found.get("data", {}).get("client-ca-file") != client_ca:
+        await _send(transport, "PATCH", f"{path}/{AUTHENTICATION_CONFIG}", {"data": data}, MERGE_PATCH)
 
 
 async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Sequence[str]) -> None:
@@ -151,7 +183,9 @@ async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Seq
     One that exists is not changed, except that a second IP family is added.
     """
     path = f"{_SERVICE_CIDRS}/{DEFAULT_NAME}"
-    await _ensure(transport, _SERVICE_CIDRS, {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [*service_cidrs]}})
+    await ensure_object(
+        transport, _SERVICE_CIDRS, {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [*service_cidrs]}}
+    )
     found = await transport.request("GET", path)
     current: Object = json.decode(await found.read())
     stored = current["spec"]["cidrs"]
@@ -181,8 +215,16 @@ async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Seq
 
 
 _PRIORITY_CLASSES = (
-    ("system-cluster-critical", 2_000_000_000, "For pods the cluster needs, which may move between nodes."),
-    ("system-node-critical", 2_000_001_000, "For pods a node needs, which must not be moved from it."),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
 )
 
 
@@ -197,22 +239,25 @@ def _service(port: int, address: str) -> Object:
 
 
 async def _ensure_namespace(transport: InProcessTransport, name: str) -> None:
-    await _ensure(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
+    await ensure_object(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
 
 
-async def _ensure(transport: InProcessTransport, path: str, body: Object) -> None:
+async def ensure_object(transport: InProcessTransport, path: str, body: Object) -> Object | None:
+    """Create an object unless it exists; returns the one that exists, None if it was created."""
     name = body["metadata"]["name"]
     found = await transport.request("GET", f"{path}/{name}")
-    await found.read()
+    answer = await found.read()
     if found.status == 200:
-        return
+        existing: Object = json.decode(answer)
+        return existing
     await _send(transport, "POST", path, body)
+    return None
 
 
 async def _send(
     transport: InProcessTransport, method: str, path: str, body: Object, content_type: str = "application/json"
 ) -> None:
-    answer = await transport.request(method, path, {"content-type": content_type}, json.encode(body))
+    answer = await transport.request(method, path, {"content-type": content_type, **_AGENT}, json.encode(body))
     text = await answer.read()
     if answer.status not in (200, 201, 409):
         raise BootstrapError(f"{method} {path} was answered with {answer.status}: {text.decode()}")

@@ -35,11 +35,36 @@ class Options:
 
     service_cidrs: tuple[str, ...] = (DEFAULT_SERVICE_CIDR,)
     """The ranges of cluster IPs, at most one per IP family, the primary one first."""
+    advertise_address: str = ""
+    """The IP address at which other machines reach this server: in the endpoints of Service `kubernetes`, in discovery
+    and in the server's certificate. Empty for the host it binds to."""
+
+    @property
+    def binds_all(self) -> bool:
+        """True if the server listens on every address of the machine."""
+        return self.host in ("0.0.0.0", "::")  # noqa: S104 (a comparison, not a bind)
+
+    @property
+    def public_host(self) -> str:
+        """The address that other machines are told."""
+        return self.advertise_address or self.host
+
+    @property
+    def local_host(self) -> str:
+        """The address for clients on this machine, and in the kubeconfig."""
+        if not self.binds_all:
+            return self.host
+        return self.advertise_address or ("127.0.0.1" if self.host == "0.0.0.0" else "::1")  # noqa: S104
 
     @property
     def kubeconfig_path(self) -> Path:
         """The path of the admin's kubeconfig."""
         return self.kubeconfig or self.data_dir / "admin.kubeconfig"
+
+
+def join_host_port(host: str, port: int) -> str:
+    """Return HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_bind(text: str) -> tuple[str, int]:
@@ -69,6 +94,19 @@ def parse_service_cidrs(text: str) -> tuple[str, ...]:
         if network.num_addresses < 8:
             raise OptionError(f"{flag}: {network} has fewer than 8 addresses")
     return tuple(map(str, networks))
+
+
+def parse_advertise_address(text: str) -> str:
+    """Read an IP address that other machines can reach; empty for none."""
+    if not text:
+        return ""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise OptionError(f"--advertise-address {text!r}: expected an IP address, such as 192.168.1.10") from None
+    if address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local:
+        raise OptionError(f"--advertise-address {text!r}: expected an address at which other machines reach this one")
+    return str(address)
 
 
 def check_storage(text: str) -> str:

@@ -30,12 +30,14 @@ from kapi.server.authz.authorizer import Verdict, require
 from kapi.server.context import Context
 from kapi.server.handlers.respond import error_response, warning_headers
 from kapi.server.requestinfo import parse_query, request_info
+from kapi.server.transport.message import Response
+from kapi.server.unenforced import unenforced_warning
 from kapi.storage.interface import StorageBusy, StorageFailed
 
 if TYPE_CHECKING:
     from kapi.server.router import Router
     from kapi.server.services import Services
-    from kapi.server.transport.message import Request, Response, StreamResponse
+    from kapi.server.transport.message import Request, StreamResponse
 
 DEFAULT_DEADLINE = 60.0
 
@@ -73,6 +75,10 @@ class Pipeline:
                 break
         else:
             headers.append(("Cache-Control", "no-cache, private"))
+        if mutating and context.resource is not None and isinstance(response, Response):
+            info = context.info
+            if warning := unenforced_warning(info.verb, info.subresource, context.resource, response):
+                context.warnings.append(warning)
         if context.warnings:
             headers += warning_headers(context.warnings)
         return response

@@ -48,6 +48,7 @@ def _run(tmp_path, **options):
     defaults = {
         "data_dir": tmp_path / "data",
         "bind": "127.0.0.1:0",
+        "advertise_address": "",
         "kubeconfig": None,
         "storage": "memory",
         "socket": None,
@@ -74,6 +75,9 @@ def _run(tmp_path, **options):
         ({"service_cluster_ip_range": "10.0.0.0/24,10.1.0.0/24"}, "expected at most one range of IPv4 and one of IPv6"),
         ({"service_cluster_ip_range": "10.0.0.0/30"}, "10.0.0.0/30 has fewer than 8 addresses"),
         ({"service_cluster_ip_range": "fd00::/32"}, "the prefix of fd00::/32 is too short; expected /64 or longer"),
+        ({"advertise_address": "here"}, "kapi: --advertise-address 'here': expected an IP address"),
+        ({"advertise_address": "0.0.0.0"}, "expected an address at which other machines reach this one"),
+        ({"advertise_address": "::1"}, "expected an address at which other machines reach this one"),
         ({"log_level": "loud"}, "kapi: --log-level 'loud': expected one of debug, info, warning, error"),
     ],
 )

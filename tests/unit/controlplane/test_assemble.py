@@ -173,7 +173,7 @@ def test_stopping_server_is_not_ready_but_alive(data):
 def test_server_is_not_ready_before_its_objects_exist(data, monkeypatch):
     seen = []
 
-    async def slow_objects(transport, port, service_cidrs):
+    async def slow_objects(transport, port, service_cidrs, **more):
         reply = await transport.request("GET", "/readyz")
         seen.append((reply.status, await reply.read()))
 

@@ -45,9 +45,37 @@ async def test_priority_classes_are_there(api):
 async def test_second_start_writes_nothing(api):
     await api.patch(f"{SVC}/kubernetes", {"metadata": {"labels": {"mine": "yes"}}})
     before = api.revision
-    await ensure_objects(api.transport, 7000)
+    await ensure_objects(api.transport, 6443)
     assert api.revision == before
     assert (await api.get(f"{SVC}/kubernetes")).metadata["labels"]["mine"] == "yes"
+
+
+@served
+async def test_service_follows_the_port_of_the_server(api):
+    await api.patch(f"{SVC}/kubernetes", {"metadata": {"labels": {"mine": "yes"}}})
+    await ensure_objects(api.transport, 7000)
+    service = (await api.get(f"{SVC}/kubernetes")).json
+    assert service["spec"]["ports"] == [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 7000}]
+    assert service["metadata"]["labels"]["mine"] == "yes"
+
+
+@served
+async def test_ca_of_clients_is_published_and_follows_the_ca(api):
+    path = f"{NS}/kube-system/configmaps/extension-apiserver-authentication"
+    assert (await api.get(path)).status == 404
+    await ensure_objects(api.transport, 6443, client_ca="first")
+    assert (await api.get(path))["data"] == {"client-ca-file": "first"}
+    await ensure_objects(api.transport, 6443, client_ca="second")
+    assert (await api.get(path))["data"] == {"client-ca-file": "second"}
+    before = api.revision
+    await ensure_objects(api.transport, 6443, client_ca="second")
+    assert api.revision == before
+
+
+@served
+async def test_field_manager_of_system_objects_is_kube_apiserver(api):
+    (entry,) = (await api.get(f"{SVC}/kubernetes")).metadata["managedFields"]
+    assert entry["manager"] == "kube-apiserver"
 
 
 @served

@@ -1,0 +1,70 @@
+"""Kinds that are stored and served but not enforced by this server.
+
+A client that creates one must not take the success for protection, so every create, update and patch of such an object
+is answered with a `Warning` header. A row is deleted with the change that enforces the kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kapi.api.errors import GroupKind
+from kapi.codec import json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kapi.registry.resource import Resource
+    from kapi.server.transport.message import Response
+
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
+
+_NO_WEBHOOKS: Final = "admission webhooks are not called by this server"
+_NO_POLICIES: Final = "admission policies are not evaluated by this server"
+_NO_RBAC: Final = "RBAC is not evaluated by this server: only members of system:masters are authorized"
+_NO_QUOTA: Final = "resource quotas are not enforced by this server: only their status is kept up to date"
+_NO_FLOW_CONTROL: Final = "API priority and fairness is not applied by this server"
+
+UNENFORCED: Final[Mapping[GroupKind, str]] = {
+    GroupKind(_ADMISSION, "MutatingWebhookConfiguration"): _NO_WEBHOOKS,
+    GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"): _NO_WEBHOOKS,
+    GroupKind(_ADMISSION, "MutatingAdmissionPolicy"): _NO_POLICIES,
+    GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"): _NO_POLICIES,
+    GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"): _NO_POLICIES,
+    GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): _NO_POLICIES,
+    GroupKind(_RBAC, "Role"): _NO_RBAC,
+    GroupKind(_RBAC, "RoleBinding"): _NO_RBAC,
+    GroupKind(_RBAC, "ClusterRole"): _NO_RBAC,
+    GroupKind(_RBAC, "ClusterRoleBinding"): _NO_RBAC,
+    GroupKind(_FLOW_CONTROL, "FlowSchema"): _NO_FLOW_CONTROL,
+    GroupKind(_FLOW_CONTROL, "PriorityLevelConfiguration"): _NO_FLOW_CONTROL,
+    GroupKind(
+        "", "ResourceQuota"
+    ): "resource quotas are not enforced by this server: only their status is kept up to date",
+    GroupKind("", "LimitRange"): "limit ranges are not enforced by this server",
+}
+_REMOTE_API_SERVICES: Final = "requests are not forwarded to other API servers by this server"
+
+_WRITES = frozenset({"create", "update", "patch"})
+
+
+def unenforced_warning(verb: str, subresource: str, resource: Resource, response: Response) -> str:
+    """Return the warning for the response to a write; an empty string where there is nothing to warn of."""
+    if verb not in _WRITES or subresource or response.status >= 300:
+        return ""
+    if resource.group_kind == GroupKind("apiregistration.k8s.io", "APIService"):
+        return _REMOTE_API_SERVICES if _is_remote(response) else ""
+    return UNENFORCED.get(resource.group_kind, "")
+
+
+def _is_remote(response: Response) -> bool:
+    """Return True for the response to the write of an APIService that names a Service."""
+    body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+    try:
+        obj = json.decode(body)
+    except ValueError:
+        return True  # In YAML, or compressed: rather one warning too many.
+    spec = obj.get("spec") or {}
+    return "service" in spec or obj.get("kind") != "APIService"
