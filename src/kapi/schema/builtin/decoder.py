@@ -10,6 +10,7 @@ Unknown fields come back in the order of the document, each path starting with `
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from kapi.schema.builtin import definitions as builtin
@@ -115,8 +116,7 @@ def _struct(name: str) -> Container:
     embedded = {key: node.embedded for key, node in properties.items() if node.embedded}
     full_name = ".".join(name.rsplit(".", 2)[-2:])
     short = name.rpartition(".")[2]
-    plain_zeros = tuple((key, zero.value) for key, zero in zeros.items() if not zero.struct)
-    empty_structs = tuple((key, zero.struct) for key, zero in zeros.items() if zero.struct)
+    always = tuple((key, zero.value, zero.struct) for key, zero in zeros.items())
 
     def coerce(obj: Any) -> Paths:  # noqa: PLR0912 - the hot loop: calls per field would double its time
         if type(obj) is not dict:
@@ -153,12 +153,9 @@ def _struct(name: str) -> Container:
             raise
         for key in gone:
             del obj[key]
-        for key, zero in plain_zeros:
+        for key, zero, struct in always:
             if key not in obj:
-                obj[key] = zero
-        for key, struct in empty_structs:
-            if key not in obj:
-                obj[key] = empty_struct(struct)
+                obj[key] = empty_struct(struct) if struct else zero
         return unknown
 
     return coerce
@@ -166,9 +163,18 @@ def _struct(name: str) -> Container:
 
 def empty_struct(name: str) -> dict[str, Any]:
     """Return an empty value of a definition, with the fields that are always written."""
+    return _copied(_empty_struct(name))
+
+
+@functools.cache
+def _empty_struct(name: str) -> dict[str, Any]:
     obj: dict[str, Any] = {}
     structs[name](obj)
     return obj
+
+
+def _copied(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if type(value) is dict else value for key, value in obj.items()} if obj else {}
 
 
 def _member(struct: str, node: Node, zero: Zero | None) -> Field:
