@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from kapi.api import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
@@ -156,6 +156,10 @@ class Strategy:
 
     selectable_fields: tuple[str, ...] = ()
     """The keys `selectable` fills in: what a fieldSelector may name beyond metadata.name/namespace."""
+    selectable_aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of selectable fields."""
+    unknown_field_message: ClassVar[str] = ""
+    """The error about a field that is not selectable, with `{key}` in it, for a kind that words it differently."""
 
 
 class PlainStrategy(Strategy):

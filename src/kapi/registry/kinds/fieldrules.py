@@ -15,12 +15,17 @@ from kapi.api.go.addresses import parse_cidr_sloppy, parse_ip_sloppy
 from kapi.api.values import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kapi.api.meta import Object
 
+Errors = list[FieldError]
+"""Errors found so far: a rule of one field returns its own, the check of a large struct adds to those it is given."""
+
 NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
+IMMUTABLE = "field is immutable"
+MAX_INT32 = 2**31 - 1
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
@@ -64,9 +69,38 @@ def unchanged(path: str, new: Any, old: Any) -> list[FieldError]:
     return [] if new == old else [immutable(path, new)]
 
 
-def not_negative(path: str, value: int) -> list[FieldError]:
-    """A count."""
-    return [invalid(path, value, NEGATIVE)] if value < 0 else []
+def not_negative(path: str, value: int | None) -> list[FieldError]:
+    """A count that may be zero or missing."""
+    return [invalid(path, value, NEGATIVE)] if value is not None and value < 0 else []
+
+
+def positive(path: str, value: int) -> list[FieldError]:
+    """A count that may not be zero."""
+    return [invalid(path, value, NOT_POSITIVE)] if value <= 0 else []
+
+
+def required_choice(path: str, value: str, choices: Sequence[str]) -> list[FieldError]:
+    """A value of an enumeration that must be there."""
+    return one_of(path, value, choices) if value else [required(path)]
+
+
+def required_dns_label(path: str, value: str) -> list[FieldError]:
+    """A DNS label that must be there."""
+    return dns_label(path, value) if value else [required(path)]
+
+
+def labels(path: str, pairs: Mapping[str, str]) -> list[FieldError]:
+    """Keys and values of labels. The path has no key in it, as in kube-apiserver's messages."""
+    errors: list[FieldError] = []
+    for key, value in pairs.items():
+        errors += qualified_name(path, key)
+        errors += each(path, value, names.label_value(value))
+    return errors
+
+
+def invalid_without_value(path: str, detail: str) -> FieldError:
+    """An `Invalid value` that does not repeat the value."""
+    return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
 
 
 def port_number(path: str, value: int) -> list[FieldError]:

@@ -81,6 +81,7 @@ class ResourceSliceStrategy(Strategy):
     tracks_generation = True
     returns_deleted_object = True
     selectable_fields = ("spec.nodeName", "spec.driver")
+    unknown_field_message = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {key}"
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Driver, node and pool stay."""

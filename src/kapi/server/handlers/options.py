@@ -166,18 +166,17 @@ def _field_key(key: str, resource: Resource) -> str:
         return key
     if key in resource.field_aliases:
         return resource.field_aliases[key]
-    if key == "spec.host" and resource.kind == "Pod":
-        return "spec.nodeName"
+    strategy = resource.stored.strategy
+    if key in strategy.selectable_aliases:
+        return strategy.selectable_aliases[key]
     if key in resource.selectable:
         return key
     if resource.custom is not None:
         raise BadRequest(f"field label not supported: {key}")
     if key == "metadata.namespace" and not resource.selectable:
         return key
-    if resource.kind == "Job":
-        raise BadRequest(f'field label "{key}" not supported for Job')
-    if resource.kind == "ResourceSlice":
-        raise BadRequest(f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {key}")
+    if strategy.unknown_field_message:
+        raise BadRequest(strategy.unknown_field_message.format(key=key))
     if resource.selectable:
         raise BadRequest(f"field label not supported: {key}")
     raise BadRequest(f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"')

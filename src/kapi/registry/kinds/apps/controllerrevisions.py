@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.api import fielderror
-from kapi.registry.kinds.fieldchecks import FIELD_IS_IMMUTABLE, check_nonnegative
+from kapi.registry.kinds import fieldrules
 from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
 
 
@@ -21,7 +21,7 @@ class ControllerRevisionStrategy(Strategy):
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """A revision number and an object to remember."""
         errors: Errors = []
-        check_nonnegative(errors, "revision", obj.get("revision"))
+        errors += fieldrules.not_negative("revision", obj.get("revision"))
         data = obj.get("data")
         if data is None:
             errors.append(fielderror.required("data", "data is mandatory"))
@@ -32,9 +32,9 @@ class ControllerRevisionStrategy(Strategy):
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The data never changes; the revision number may."""
         errors: Errors = []
-        check_nonnegative(errors, "revision", obj.get("revision"))
+        errors += fieldrules.not_negative("revision", obj.get("revision"))
         if obj.get("data") != old.get("data"):
-            errors.append(fielderror.invalid("data", obj.get("data"), FIELD_IS_IMMUTABLE))
+            errors.append(fielderror.invalid("data", obj.get("data"), fieldrules.IMMUTABLE))
         return errors
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror
 from kapi.api.selectors import SelectorError, from_label_selector, validate_label_selector
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.apps.templated import (
     TemplatedStrategy,
     check_at_most_all,
@@ -22,13 +23,12 @@ from kapi.registry.kinds.core.pod.spec import (
     mismatched_labels,
 )
 from kapi.registry.kinds.core.pod.warnings import template_warnings
-from kapi.registry.kinds.fieldchecks import check_nonnegative
 from kapi.registry.kinds.sameness import same
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -93,9 +93,9 @@ class DaemonSetStrategy(TemplatedStrategy):
             errors.append(fielderror.invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
         check_template(errors, "spec.template", template)
         check_always_restarts(errors, "spec.template", template, "DaemonSet")
-        check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
+        errors += fieldrules.not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
         _check_daemon_strategy(errors, "spec.updateStrategy", spec.get("updateStrategy", {}))
-        check_nonnegative(errors, "spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+        errors += fieldrules.not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:

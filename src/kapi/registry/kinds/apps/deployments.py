@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.apps.templated import (
     TemplatedStrategy,
     check_at_most_all,
@@ -20,12 +21,11 @@ from kapi.registry.kinds.apps.templated import (
 from kapi.registry.kinds.core.pod.spec import (
     check_selector,
 )
-from kapi.registry.kinds.fieldchecks import check_nonnegative
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -54,16 +54,16 @@ class DeploymentStrategy(TemplatedStrategy):
         """Judge a Deployment."""
         errors: Errors = []
         spec = obj["spec"]
-        check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
+        errors += fieldrules.not_negative("spec.replicas", spec.get("replicas"))
         check_selector(errors, "spec.selector", spec.get("selector"), "empty selector is invalid for deployment")
         check_selected_template(errors, spec, "ReplicaSet", "invalid label selector")
         _check_deployment_strategy(errors, "spec.strategy", spec.get("strategy", {}))
         ready = spec.get("minReadySeconds", 0)
-        check_nonnegative(errors, "spec.minReadySeconds", ready)
-        check_nonnegative(errors, "spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+        errors += fieldrules.not_negative("spec.minReadySeconds", ready)
+        errors += fieldrules.not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
         deadline = spec.get("progressDeadlineSeconds")
         if deadline is not None:
-            check_nonnegative(errors, "spec.progressDeadlineSeconds", deadline)
+            errors += fieldrules.not_negative("spec.progressDeadlineSeconds", deadline)
             if deadline <= ready:
                 detail = "must be greater than minReadySeconds"
                 errors.append(fielderror.invalid("spec.progressDeadlineSeconds", deadline, detail))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.apps.templated import (
     TemplatedStrategy,
     check_counts,
@@ -14,12 +15,11 @@ from kapi.registry.kinds.apps.templated import (
 from kapi.registry.kinds.core.pod.spec import (
     check_selector,
 )
-from kapi.registry.kinds.fieldchecks import check_nonnegative
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -40,8 +40,8 @@ class ReplicaSetStrategy(TemplatedStrategy):
         """Judge a ReplicaSet; the words say deployment because the reference's do."""
         errors: Errors = []
         spec = obj["spec"]
-        check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
-        check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
+        errors += fieldrules.not_negative("spec.replicas", spec.get("replicas"))
+        errors += fieldrules.not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
         check_selector(errors, "spec.selector", spec.get("selector"), "empty selector is invalid for deployment")
         check_selected_template(errors, spec, "ReplicaSet", "invalid label selector")
         return errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror, names
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.apps.templated import (
     TemplatedStrategy,
     check_at_most_all,
@@ -18,13 +19,12 @@ from kapi.registry.kinds.apps.templated import (
 from kapi.registry.kinds.core.pod.claims import check_claim_spec
 from kapi.registry.kinds.core.pod.defaults import default_claim_spec
 from kapi.registry.kinds.core.pod.spec import check_selector
-from kapi.registry.kinds.fieldchecks import check_nonnegative, check_sentences
 from kapi.registry.kinds.sameness import same, without
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -100,7 +100,7 @@ class StatefulSetStrategy(TemplatedStrategy):
         service = spec.get("serviceName", "")
         _check_numbers(errors, spec)
         if service:
-            check_sentences(errors, "spec.serviceName", service, names.dns_label(service))
+            errors += fieldrules.each("spec.serviceName", service, names.dns_label(service))
         check_selector(errors, "spec.selector", spec.get("selector"), "empty selector is invalid for statefulset")
         _check_pods(errors, spec)
         return errors
@@ -169,7 +169,7 @@ def _check_policies(errors: Errors, spec: Spec) -> None:
 
 
 def _check_rolling_update(errors: Errors, path: str, rolling: Spec) -> None:
-    check_nonnegative(errors, f"{path}.partition", rolling.get("partition"))
+    errors += fieldrules.not_negative(f"{path}.partition", rolling.get("partition"))
     limit = rolling.get("maxUnavailable")
     if limit is not None:
         check_int_or_percent(errors, f"{path}.maxUnavailable", limit)
@@ -179,9 +179,9 @@ def _check_rolling_update(errors: Errors, path: str, rolling: Spec) -> None:
 
 
 def _check_numbers(errors: Errors, spec: Spec) -> None:
-    check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
-    check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
-    check_nonnegative(errors, "spec.ordinals.start", spec.get("ordinals", {}).get("start"))
+    errors += fieldrules.not_negative("spec.replicas", spec.get("replicas"))
+    errors += fieldrules.not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    errors += fieldrules.not_negative("spec.ordinals.start", spec.get("ordinals", {}).get("start"))
 
 
 def _check_pods(errors: Errors, spec: Spec) -> None:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror, names
 from kapi.api.selectors import SelectorError, from_label_selector
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.defaults import default_template, drop_disabled_fields
 from kapi.registry.kinds.core.pod.spec import check_always_restarts, check_template, mismatched_labels
 from kapi.registry.kinds.core.pod.warnings import name_warnings, template_warnings
-from kapi.registry.kinds.fieldchecks import FIELD_IS_IMMUTABLE, check_nonnegative, check_sentences
 from kapi.registry.kinds.sameness import same
 from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
 
 Spec = dict[str, Any]
@@ -86,7 +86,7 @@ def check_selected_template(errors: Errors, spec: Spec, kind: str, bad_selector:
 def check_unchanged(errors: Errors, path: str, new: Any, old: Any) -> None:
     """A field that may not change once the object exists."""
     if not same({"value": new}, {"value": old}):
-        errors.append(fielderror.invalid(path, new, FIELD_IS_IMMUTABLE))
+        errors.append(fielderror.invalid(path, new, fieldrules.IMMUTABLE))
 
 
 def check_selector_unchanged(errors: Errors, spec: Spec, old: Spec) -> None:
@@ -100,7 +100,7 @@ def check_selector_unchanged(errors: Errors, spec: Spec, old: Spec) -> None:
 def check_counts(errors: Errors, status: Spec, *fields: str) -> None:
     """Counts that may not be negative."""
     for field in fields:
-        check_nonnegative(errors, f"status.{field}", status.get(field))
+        errors += fieldrules.not_negative(f"status.{field}", status.get(field))
 
 
 def check_not_above(errors: Errors, status: Spec, fields: tuple[str, ...], ready: str) -> None:
@@ -128,9 +128,9 @@ def check_collisions(errors: Errors, status: Spec, old: Spec) -> None:
 def check_int_or_percent(errors: Errors, path: str, value: int | str) -> None:
     """A count, or a percentage as text."""
     if isinstance(value, int):
-        check_nonnegative(errors, path, value)
+        errors += fieldrules.not_negative(path, value)
     else:
-        check_sentences(errors, path, value, names.percent(value))
+        errors += fieldrules.each(path, value, names.percent(value))
 
 
 def check_at_most_all(errors: Errors, path: str, value: int | str) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.batch.cron import ScheduleError, parse_schedule, time_zone_sentences
 from kapi.registry.kinds.batch.jobs import default_job_template_parts, size_warnings
 from kapi.registry.kinds.batch.jobspec import check_job_spec
 from kapi.registry.kinds.core.pod.defaults import drop_disabled_fields
 from kapi.registry.kinds.core.pod.warnings import name_warnings, template_warnings
-from kapi.registry.kinds.fieldchecks import check_choice, check_nonnegative, check_sentences
 from kapi.registry.kinds.sameness import same
 from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
 
 Spec = dict[str, Any]
@@ -99,12 +99,12 @@ def _check_cron_spec(errors: Errors, spec: Spec, old: Spec | None) -> None:
         _check_schedule(errors, "spec.schedule", schedule, spec, old)
     else:
         errors.append(fielderror.required("spec.schedule"))
-    check_nonnegative(errors, "spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
+    errors += fieldrules.not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
     zone = spec.get("timeZone")
     if zone is not None and (old is None or old.get("timeZone") != zone):
-        check_sentences(errors, "spec.timeZone", zone, time_zone_sentences(zone))
+        errors += fieldrules.each("spec.timeZone", zone, time_zone_sentences(zone))
     policy = spec.get("concurrencyPolicy", "")
-    check_choice(errors, "spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
+    errors += fieldrules.required_choice("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
     job = spec["jobTemplate"].get("spec", {})
     check_job_spec(errors, "spec.jobTemplate.spec", job)
     if "selector" in job:
@@ -113,8 +113,8 @@ def _check_cron_spec(errors: Errors, spec: Spec, old: Spec | None) -> None:
     if job.get("manualSelector"):
         path = "spec.jobTemplate.spec.manualSelector"
         errors.append(fielderror.not_supported(path, value=True, supported=("nil", "false")))
-    check_nonnegative(errors, "spec.successfulJobsHistoryLimit", spec.get("successfulJobsHistoryLimit"))
-    check_nonnegative(errors, "spec.failedJobsHistoryLimit", spec.get("failedJobsHistoryLimit"))
+    errors += fieldrules.not_negative("spec.successfulJobsHistoryLimit", spec.get("successfulJobsHistoryLimit"))
+    errors += fieldrules.not_negative("spec.failedJobsHistoryLimit", spec.get("failedJobsHistoryLimit"))
 
 
 def _check_schedule(errors: Errors, path: str, schedule: str, spec: Spec, old: Spec | None) -> None:

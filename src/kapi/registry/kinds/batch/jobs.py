@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror, names
 from kapi.api.selectors import SelectorError, from_label_selector, validate_label_selector
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.apps.templated import TemplatedStrategy, check_unchanged
 from kapi.registry.kinds.batch.jobspec import check_job_spec
 from kapi.registry.kinds.batch.jobstatus import check_job_status, has_true_condition
 from kapi.registry.kinds.core.pod.defaults import default_template
 from kapi.registry.kinds.core.pod.spec import mismatched_labels
-from kapi.registry.kinds.fieldchecks import MAX_INT32
 from kapi.registry.kinds.sameness import same, without
 from kapi.registry.strategy import Strategy, copy_field
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
 
 Spec = dict[str, Any]
@@ -34,7 +34,7 @@ def default_job_spec(spec: Spec) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", MAX_INT32 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("backoffLimit", fieldrules.MAX_INT32 if "backoffLimitPerIndex" in spec else 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
@@ -56,6 +56,7 @@ class JobStrategy(TemplatedStrategy):
 
     default_propagation: ClassVar[str] = "Orphan"
     selectable_fields = ("status.successful",)
+    unknown_field_message = 'field label "{key}" not supported for Job'
 
     def default(self, obj: Object) -> None:
         """One completion, one at a time, six retries; labels come from the template."""

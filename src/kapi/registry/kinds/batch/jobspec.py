@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
 from kapi.api.go.text import quote
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.spec import check_template
-from kapi.registry.kinds.fieldchecks import check_nonnegative, check_sentences, invalid_without_value
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -36,7 +36,7 @@ def check_job_spec(errors: Errors, path: str, spec: Spec) -> None:
         "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
         "backoffLimitPerIndex", "maxFailedIndexes",
     ):  # fmt: skip
-        check_nonnegative(errors, f"{path}.{field}", spec.get(field))
+        errors += fieldrules.not_negative(f"{path}.{field}", spec.get(field))
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         errors.append(fielderror.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     manager = spec.get("managedBy")
@@ -146,10 +146,10 @@ def _check_failure_policy(errors: Errors, path: str, spec: Spec) -> None:
             _check_conditions(errors, f"{here}.onPodConditions", conditions)
         if codes is not None and conditions:
             detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(invalid_without_value(here, detail))
+            errors.append(fieldrules.invalid_without_value(here, detail))
         if codes is None and not conditions:
             detail = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(invalid_without_value(here, detail))
+            errors.append(fieldrules.invalid_without_value(here, detail))
 
 
 def _check_action(errors: Errors, path: str, action: str, spec: Spec) -> None:
@@ -193,7 +193,7 @@ def _check_conditions(errors: Errors, path: str, patterns: list[Spec]) -> None:
         errors.append(fielderror.too_many(path, len(patterns), _MAX_CONDITIONS))
     for index, pattern in enumerate(patterns):
         kind, status = pattern.get("type", ""), pattern.get("status", "")
-        check_sentences(errors, f"{path}[{index}].type", kind, names.qualified_name(kind))
+        errors += fieldrules.each(f"{path}[{index}].type", kind, names.qualified_name(kind))
         if not status:
             errors.append(fielderror.required(f"{path}[{index}].status", _shown(_CONDITION_STATUSES)))
         elif status not in _CONDITION_STATUSES:
@@ -230,7 +230,7 @@ def _check_success_rule(errors: Errors, path: str, rule: Spec, completions: int)
             errors.append(fielderror.invalid(here, indexes, f"error parsing succeededIndexes: {error}"))
     if count is not None:
         here = f"{path}.succeededCount"
-        check_nonnegative(errors, here, count)
+        errors += fieldrules.not_negative(here, count)
         if count > completions:
             detail = f"must be less than or equal to {completions} (the number of specified completions)"
             errors.append(fielderror.invalid(here, count, detail))

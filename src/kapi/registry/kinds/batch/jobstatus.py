@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror
 from kapi.api.meta import parse_time
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.batch.jobspec import parse_indexes
-from kapi.registry.kinds.fieldchecks import FIELD_IS_IMMUTABLE, check_nonnegative, invalid_without_value
 from kapi.registry.kinds.sameness import same
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -47,7 +47,7 @@ def check_job_status(errors: Errors, job: Object, old: Object) -> None:
     status, before = job.get("status", {}), old.get("status", {})
     now, then = _Facts(status), _Facts(before)
     for field in ("active", "succeeded", "failed", "ready", "terminating"):
-        check_nonnegative(errors, f"status.{field}", status.get(field))
+        errors += fieldrules.not_negative(f"status.{field}", status.get(field))
     _check_uncounted(errors, status.get("uncountedTerminatedPods", {}))
     _check_conditions(errors, job["spec"], now, then, changed=_changed(status, before, "failedIndexes"))
     _check_times(errors, status, before, now, then)
@@ -76,15 +76,17 @@ def _check_uncounted(errors: Errors, pods: Spec) -> None:
 def _check_conditions(errors: Errors, spec: Spec, now: _Facts, then: _Facts, *, changed: bool) -> None:
     complete, failed = now.complete != then.complete, now.failed != then.failed
     if (complete or failed) and now.complete and now.failed:
-        errors.append(invalid_without_value(_PATH, "cannot set Complete=True and Failed=true conditions"))
+        errors.append(fieldrules.invalid_without_value(_PATH, "cannot set Complete=True and Failed=true conditions"))
     if (complete or now.failure_target != then.failure_target) and now.complete and now.failure_target:
-        errors.append(invalid_without_value(_PATH, "cannot set Complete=True and FailureTarget=true conditions"))
+        errors.append(
+            fieldrules.invalid_without_value(_PATH, "cannot set Complete=True and FailureTarget=true conditions")
+        )
     if (failed or changed) and now.failed and not now.failure_target:
         detail = "cannot set Failed=True condition without the FailureTarget=true condition"
-        errors.append(invalid_without_value(_PATH, detail))
+        errors.append(fieldrules.invalid_without_value(_PATH, detail))
     if (complete or now.success_met != then.success_met) and now.complete and not now.success_met:
         detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
-        errors.append(invalid_without_value(_PATH, detail))
+        errors.append(fieldrules.invalid_without_value(_PATH, detail))
 
 
 def _check_times(errors: Errors, status: Spec, before: Spec, now: _Facts, then: _Facts) -> None:
@@ -171,7 +173,7 @@ def _check_overlap(
 def _check_transitions(errors: Errors, spec: Spec, status: Spec, before: Spec) -> None:
     for kind in ("Failed", "Complete", "FailureTarget"):
         if has_true_condition(before, kind) and not has_true_condition(status, kind):
-            errors.append(invalid_without_value(_PATH, f"cannot disable the terminal {kind}=True condition"))
+            errors.append(fieldrules.invalid_without_value(_PATH, f"cannot disable the terminal {kind}=True condition"))
     if status.get("failed", 0) < before.get("failed", 0):
         detail = "cannot decrease the failed counter"
         errors.append(fielderror.invalid("status.failed", status.get("failed", 0), detail))
@@ -181,7 +183,7 @@ def _check_transitions(errors: Errors, spec: Spec, status: Spec, before: Spec) -
         errors.append(fielderror.invalid("status.succeeded", status.get("succeeded", 0), detail))
     end, old_end = status.get("completionTime"), before.get("completionTime")
     if end is not None and old_end is not None and end != old_end:
-        errors.append(fielderror.invalid("status.completionTime", end, FIELD_IS_IMMUTABLE))
+        errors.append(fielderror.invalid("status.completionTime", end, fieldrules.IMMUTABLE))
     start, old_start = status.get("startTime"), before.get("startTime")
     if old_start is not None and start != old_start and not spec.get("suspend") and not _resumes(status, before):
         detail = "field is immutable for unsuspended job once set"
@@ -207,4 +209,4 @@ def _check_success_criteria(errors: Errors, spec: Spec, now: _Facts, then: _Fact
         details.append("cannot disable the SuccessCriteriaMet=True condition")
     if then.complete and not then.success_met and now.success_met:
         details.append("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
-    errors.extend(invalid_without_value(_PATH, detail) for detail in details)
+    errors.extend(fieldrules.invalid_without_value(_PATH, detail) for detail in details)

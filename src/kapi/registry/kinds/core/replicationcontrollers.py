@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kapi.api import fielderror
 from kapi.api.selectors import LabelSelector
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.apps.replicasets import ReplicaSetStrategy
 from kapi.registry.kinds.core.pod.defaults import default_template
 from kapi.registry.kinds.core.pod.spec import (
@@ -13,12 +14,11 @@ from kapi.registry.kinds.core.pod.spec import (
     check_template,
     mismatched_labels,
 )
-from kapi.registry.kinds.fieldchecks import check_nonnegative
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -59,10 +59,10 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
         errors: Errors = []
         spec = obj["spec"]
         selector, template = spec.get("selector"), spec.get("template")
-        check_nonnegative(errors, "spec.minReadySeconds", spec.get("minReadySeconds"))
+        errors += fieldrules.not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
         if not selector:
             errors.append(fielderror.required("spec.selector"))
-        check_nonnegative(errors, "spec.replicas", spec.get("replicas"))
+        errors += fieldrules.not_negative("spec.replicas", spec.get("replicas"))
         if template is None:
             errors.append(fielderror.required("spec.template"))
             return errors

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from kapi.api import fielderror, names
 from kapi.api.selectors import validate_label_selector
 from kapi.api.values import parse_quantity
-from kapi.registry.kinds.fieldchecks import check_labels, check_sentences
+from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -21,7 +21,7 @@ _VOLUME_MODES = ("Block", "Filesystem")
 def check_claim_template(errors: Errors, path: str, template: Spec) -> None:
     """The template of an ephemeral volume: only labels, annotations and a spec mean anything in it."""
     metadata = template.get("metadata", {})
-    check_labels(errors, f"{path}.metadata.labels", metadata.get("labels", {}))
+    errors += fieldrules.labels(f"{path}.metadata.labels", metadata.get("labels", {}))
     errors.extend(
         fielderror.forbidden(f"{path}.metadata.{field}", "cannot be set")
         for field, value in metadata.items()
@@ -40,7 +40,7 @@ def check_claim_spec(errors: Errors, path: str, spec: Spec) -> None:
         errors.append(fielderror.invalid(f"{path}.resources[storage]", storage, "must be greater than zero"))
     for field in ("storageClassName", "volumeAttributesClassName"):
         if spec.get(field):
-            check_sentences(errors, f"{path}.{field}", spec[field], names.dns_subdomain(spec[field]))
+            errors += fieldrules.each(f"{path}.{field}", spec[field], names.dns_subdomain(spec[field]))
         if field == "storageClassName":
             _check_sources(errors, path, spec)
 
@@ -85,6 +85,6 @@ def _check_source(errors: Errors, path: str, source: Spec) -> None:
         detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         errors.append(fielderror.invalid(path, kind, detail))
     if group:
-        check_sentences(errors, f"{path}.apiGroup", group, names.dns_subdomain(group))
+        errors += fieldrules.each(f"{path}.apiGroup", group, names.dns_subdomain(group))
     if namespace:
-        check_sentences(errors, f"{path}.namespace", namespace, names.dns_label(namespace))
+        errors += fieldrules.each(f"{path}.namespace", namespace, names.dns_label(namespace))

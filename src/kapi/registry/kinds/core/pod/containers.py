@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kapi.api import fielderror, names
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.environment import check_env, check_env_from
 from kapi.registry.kinds.core.pod.probes import check_lifecycle, check_probes
 from kapi.registry.kinds.core.pod.resources import CONTAINER, check_requirements
 from kapi.registry.kinds.core.pod.security import check_container_security
 from kapi.registry.kinds.core.pod.volumes import check_descending_path, has_backstep
-from kapi.registry.kinds.fieldchecks import check_choice, check_dns_label, check_sentences
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Container = dict[str, Any]
 
@@ -157,11 +157,11 @@ def check_image_whitespace(errors: Errors, path: str, container: Container) -> N
 
 
 def _check_common(errors: Errors, path: str, container: Container, facts: PodFacts) -> None:
-    check_dns_label(errors, f"{path}.name", container.get("name", ""))
+    errors += fieldrules.required_dns_label(f"{path}.name", container.get("name", ""))
     if not container.get("image"):
         errors.append(fielderror.required(f"{path}.image"))
-    check_choice(
-        errors, f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", ""), _MESSAGE_POLICIES
+    errors += fieldrules.required_choice(
+        f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", ""), _MESSAGE_POLICIES
     )
     if "ports" in container:
         _check_ports(errors, f"{path}.ports", container["ports"])
@@ -173,7 +173,7 @@ def _check_common(errors: Errors, path: str, container: Container, facts: PodFac
         _check_mounts(errors, f"{path}.volumeMounts", container, facts.volumes)
     if "volumeDevices" in container:
         _check_devices(errors, f"{path}.volumeDevices", container, facts.volumes)
-    check_choice(errors, f"{path}.imagePullPolicy", container.get("imagePullPolicy", ""), PULL_POLICIES)
+    errors += fieldrules.required_choice(f"{path}.imagePullPolicy", container.get("imagePullPolicy", ""), PULL_POLICIES)
     if container.get("resources"):
         check_requirements(errors, f"{path}.resources", container["resources"], CONTAINER, facts.claims)
     if "resizePolicy" in container:
@@ -192,18 +192,18 @@ def _check_ports(errors: Errors, path: str, ports: list[dict[str, Any]]) -> None
         if name:
             sentences = names.port_name(name)
             if sentences:
-                check_sentences(errors, f"{here}.name", name, sentences)
+                errors += fieldrules.each(f"{here}.name", name, sentences)
             elif name in seen:
                 errors.append(fielderror.duplicate(f"{here}.name", name))
             seen.add(name)
         number, host_port = port.get("containerPort", 0), port.get("hostPort", 0)
         if number:
-            check_sentences(errors, f"{here}.containerPort", number, names.port_number(number))
+            errors += fieldrules.each(f"{here}.containerPort", number, names.port_number(number))
         else:
             errors.append(fielderror.required(f"{here}.containerPort"))
         if host_port:
-            check_sentences(errors, f"{here}.hostPort", host_port, names.port_number(host_port))
-        check_choice(errors, f"{here}.protocol", port.get("protocol", ""), _PROTOCOLS)
+            errors += fieldrules.each(f"{here}.hostPort", host_port, names.port_number(host_port))
+        errors += fieldrules.required_choice(f"{here}.protocol", port.get("protocol", ""), _PROTOCOLS)
 
 
 def _check_host_ports(errors: Errors, path: str, containers: Any) -> None:
@@ -323,8 +323,8 @@ def _check_resize_policy(errors: Errors, path: str, policies: list[dict[str, Any
         if resource in seen:
             errors.append(fielderror.duplicate(f"{path}[{index}]", resource))
         seen.add(resource)
-        check_choice(errors, path, resource, ("cpu", "memory"))
-        check_choice(errors, path, restart, ("NotRequired", "RestartContainer"))
+        errors += fieldrules.required_choice(path, resource, ("cpu", "memory"))
+        errors += fieldrules.required_choice(path, restart, ("NotRequired", "RestartContainer"))
         if pod_restart_policy == "Never" and restart != "NotRequired":
             detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
             errors.append(fielderror.invalid(path, restart, detail))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
-from kapi.registry.kinds.fieldchecks import check_dns_label, check_sentences
+from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 ENV_FIELDS = (
     "metadata.name",
@@ -48,7 +48,7 @@ def check_env(errors: Errors, path: str, variables: list[dict[str, Any]]) -> Non
     for index, variable in enumerate(variables):
         name = variable.get("name", "")
         if name:
-            check_sentences(errors, f"{path}[{index}].name", name, names.env_var_name(name))
+            errors += fieldrules.each(f"{path}[{index}].name", name, names.env_var_name(name))
         else:
             errors.append(fielderror.required(f"{path}[{index}].name"))
         source = variable.get("valueFrom")
@@ -76,9 +76,9 @@ def _check_source(errors: Errors, path: str, source: dict[str, Any], value: str)
 
 def _check_key_reference(errors: Errors, path: str, reference: dict[str, Any]) -> None:
     name, key = reference.get("name", ""), reference.get("key", "")
-    check_sentences(errors, f"{path}.name", name, names.dns_subdomain(name))
+    errors += fieldrules.each(f"{path}.name", name, names.dns_subdomain(name))
     if key:
-        check_sentences(errors, f"{path}.key", key, names.config_map_key(key))
+        errors += fieldrules.each(f"{path}.key", key, names.config_map_key(key))
     else:
         errors.append(fielderror.required(f"{path}.key"))
 
@@ -86,10 +86,10 @@ def _check_key_reference(errors: Errors, path: str, reference: dict[str, Any]) -
 def _check_file_reference(errors: Errors, path: str, reference: dict[str, Any]) -> None:
     key, file = reference.get("key", ""), reference.get("path", "")
     if key:
-        check_sentences(errors, f"{path}.key", key, names.env_var_name(key))
+        errors += fieldrules.each(f"{path}.key", key, names.env_var_name(key))
     else:
         errors.append(fielderror.required(f"{path}.key"))
-    check_dns_label(errors, f"{path}.volumeName", reference.get("volumeName", ""))
+    errors += fieldrules.required_dns_label(f"{path}.volumeName", reference.get("volumeName", ""))
     if not file:
         errors.append(fielderror.required(f"{path}.path"))
     elif ".." in file.split("/"):
@@ -102,7 +102,7 @@ def check_env_from(errors: Errors, path: str, sources: list[dict[str, Any]]) -> 
         here = f"{path}[{index}]"
         prefix = source.get("prefix", "")
         if prefix:
-            check_sentences(errors, f"{here}.prefix", prefix, names.env_var_name(prefix))
+            errors += fieldrules.each(f"{here}.prefix", prefix, names.env_var_name(prefix))
         count = 0
         for kind in ("configMapRef", "secretRef"):
             if kind not in source:
@@ -110,7 +110,7 @@ def check_env_from(errors: Errors, path: str, sources: list[dict[str, Any]]) -> 
             count += 1
             name = source[kind].get("name", "")
             if name:
-                check_sentences(errors, f"{here}.{kind}.name", name, names.dns_subdomain(name, prefix=True))
+                errors += fieldrules.each(f"{here}.{kind}.name", name, names.dns_subdomain(name, prefix=True))
             else:
                 errors.append(fielderror.required(f"{here}.{kind}.name"))
         if count == 0:
@@ -138,7 +138,7 @@ def check_field_reference(errors: Errors, path: str, reference: dict[str, Any], 
     elif key is not None:
         # Annotation keys are judged without regard to case.
         key = key.lower() if base == "metadata.annotations" else key
-        check_sentences(errors, path, key, names.qualified_name(key))
+        errors += fieldrules.each(path, key, names.qualified_name(key))
     else:
         base = "spec.nodeName" if base == "spec.host" else base
         if base not in allowed:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
 from kapi.api.selectors import validate_label_selector
-from kapi.registry.kinds.fieldchecks import check_positive, check_sentences
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.sameness import same
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -35,7 +35,7 @@ def check_tolerations(errors: Errors, path: str, tolerations: list[Spec]) -> Non
         here = f"{path}[{index}]"
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         if key:
-            check_sentences(errors, f"{here}.key", key, names.qualified_name(key))
+            errors += fieldrules.each(f"{here}.key", key, names.qualified_name(key))
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             errors.append(fielderror.invalid(f"{here}.operator", operator, detail))
@@ -133,10 +133,10 @@ def _check_node_expression(errors: Errors, path: str, requirement: Spec, *, chec
     else:
         errors.append(fielderror.invalid(f"{path}.operator", operator, "not a valid selector operator"))
     key = requirement.get("key", "")
-    check_sentences(errors, f"{path}.key", key, names.qualified_name(key))
+    errors += fieldrules.each(f"{path}.key", key, names.qualified_name(key))
     if check_values:
         for index, value in enumerate(values):
-            check_sentences(errors, f"{path}.values[{index}]", value, names.label_value(value))
+            errors += fieldrules.each(f"{path}.values[{index}]", value, names.label_value(value))
 
 
 def _check_node_field(errors: Errors, path: str, requirement: Spec) -> None:
@@ -154,7 +154,7 @@ def _check_node_field(errors: Errors, path: str, requirement: Spec) -> None:
         errors.append(fielderror.invalid(f"{path}.key", key, "not a valid field selector key"))
         return
     for index, value in enumerate(values):
-        check_sentences(errors, f"{path}.values[{index}]", value, names.dns_subdomain(value))
+        errors += fieldrules.each(f"{path}.values[{index}]", value, names.dns_subdomain(value))
 
 
 def _check_pod_affinity(errors: Errors, path: str, affinity: Spec) -> None:
@@ -170,12 +170,12 @@ def _check_pod_term(errors: Errors, path: str, term: Spec) -> None:
     for field in ("labelSelector", "namespaceSelector"):
         errors.extend(validate_label_selector(term.get(field), f"{path}.{field}"))
     for namespace in term.get("namespaces", ()):
-        check_sentences(errors, f"{path}.namespace", namespace, names.dns_label(namespace))
+        errors += fieldrules.each(f"{path}.namespace", namespace, names.dns_label(namespace))
     _check_label_keys(errors, path, term)
     key = term.get("topologyKey", "")
     if not key:
         errors.append(fielderror.required(f"{path}.topologyKey", "can not be empty"))
-    check_sentences(errors, f"{path}.topologyKey", key, names.qualified_name(key))
+    errors += fieldrules.each(f"{path}.topologyKey", key, names.qualified_name(key))
 
 
 def _check_label_keys(errors: Errors, path: str, term: Spec) -> None:
@@ -187,7 +187,7 @@ def _check_label_keys(errors: Errors, path: str, term: Spec) -> None:
             errors.append(fielderror.forbidden(f"{path}.{field}", _NO_SELECTOR))
         elif keys:
             for index, key in enumerate(keys):
-                check_sentences(errors, f"{path}.{field}[{index}]", key, names.qualified_name(key))
+                errors += fieldrules.each(f"{path}.{field}[{index}]", key, names.qualified_name(key))
     if selector is not None:
         seen = set(selector.get("matchLabels", ()))
         for expression in selector.get("matchExpressions", ()):
@@ -234,7 +234,7 @@ def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec])
     for index, constraint in enumerate(constraints):
         here = f"{path}[{index}]"
         action, key = constraint.get("whenUnsatisfiable", ""), constraint.get("topologyKey", "")
-        check_positive(errors, f"{here}.maxSkew", constraint.get("maxSkew", 0))
+        errors += fieldrules.positive(f"{here}.maxSkew", constraint.get("maxSkew", 0))
         if not key:
             errors.append(fielderror.required(f"{here}.topologyKey", "can not be empty"))
         if action not in _SCHEDULE_ACTIONS:
@@ -257,7 +257,7 @@ def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec])
 def _check_min_domains(errors: Errors, path: str, domains: int | None, action: str) -> None:
     if domains is None:
         return
-    check_positive(errors, path, domains)
+    errors += fieldrules.positive(path, domains)
     if action != "DoNotSchedule":
         detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
         errors.append(fielderror.invalid(path, domains, detail))
@@ -271,7 +271,7 @@ def check_scheduling_gates(errors: Errors, path: str, gates: list[Spec]) -> None
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        check_sentences(errors, f"{path}[{index}]", name, names.qualified_name(name))
+        errors += fieldrules.each(f"{path}[{index}]", name, names.qualified_name(name))
         if name in seen:
             errors.append(fielderror.duplicate(f"{path}[{index}]", name))
         seen.add(name)

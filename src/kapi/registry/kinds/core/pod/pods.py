@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror, names
 from kapi.api.meta import format_time
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.containers import check_image_whitespace
 from kapi.registry.kinds.core.pod.defaults import default_pod, default_template, drop_disabled_fields
 from kapi.registry.kinds.core.pod.placement import (
@@ -28,14 +29,13 @@ from kapi.registry.kinds.core.pod.spec import (
 )
 from kapi.registry.kinds.core.pod.status import check_pod_status, keep_observed_generations, mirror_pod_addresses
 from kapi.registry.kinds.core.pod.warnings import name_warnings, pod_warnings, template_warnings
-from kapi.registry.kinds.fieldchecks import MAX_INT32, check_sentences
 from kapi.registry.kinds.sameness import difference, same
 from kapi.registry.strategy import Strategy, copy_field
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
     from kapi.registry.request import Write
 
 _UPDATABLE = (
@@ -54,6 +54,7 @@ class PodStrategy(Strategy):
     tracks_generation: ClassVar[bool] = True
     returns_deleted_object: ClassVar[bool] = True
     has_status = True
+    selectable_aliases: ClassVar[dict[str, str]] = {"spec.host": "spec.nodeName"}
     selectable_fields = (
         "spec.nodeName",
         "spec.restartPolicy",
@@ -230,8 +231,8 @@ def _deadline_may_change(errors: Errors, deadline: int | None, old: int | None) 
         if old is not None:
             errors.append(fielderror.invalid(path, None, "must not update from a positive integer to nil value"))
         return True
-    sentences = names.in_range(deadline, 0, MAX_INT32)
-    check_sentences(errors, path, deadline, sentences)
+    sentences = names.in_range(deadline, 0, fieldrules.MAX_INT32)
+    errors += fieldrules.each(path, deadline, sentences)
     if not sentences and old is not None and old < deadline:
         errors.append(fielderror.invalid(path, deadline, "must be less than or equal to previous value"))
         return False

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
-from kapi.registry.kinds.fieldchecks import check_nonnegative, check_sentences
+from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 _SCHEMES = ("HTTP", "HTTPS")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -36,7 +36,7 @@ def check_probes(errors: Errors, path: str, container: dict[str, Any], grace_per
 def _check_probe(errors: Errors, path: str, probe: dict[str, Any], grace_period: int | None) -> None:
     _check_handler(errors, path, probe, grace_period)
     for name in _PROBE_NUMBERS:
-        check_nonnegative(errors, f"{path}.{name}", probe.get(name))
+        errors += fieldrules.not_negative(f"{path}.{name}", probe.get(name))
     seconds = probe.get("terminationGracePeriodSeconds")
     if seconds is not None and seconds <= 0:
         errors.append(fielderror.invalid(f"{path}.terminationGracePeriodSeconds", seconds, "must be greater than 0"))
@@ -89,9 +89,9 @@ def _check_http_get(errors: Errors, path: str, action: dict[str, Any]) -> None:
         errors.append(fielderror.not_supported(f"{path}.scheme", action.get("scheme", ""), _SCHEMES))
     for header in action.get("httpHeaders", ()):
         name = header.get("name", "")
-        check_sentences(errors, f"{path}.httpHeaders", name, names.http_header_name(name))
+        errors += fieldrules.each(f"{path}.httpHeaders", name, names.http_header_name(name))
 
 
 def _check_port(errors: Errors, path: str, port: int | str) -> None:
     sentences = names.port_number(port) if isinstance(port, int) else names.port_name(port)
-    check_sentences(errors, path, port, sentences)
+    errors += fieldrules.each(path, port, sentences)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from kapi.api import fielderror, names
 from kapi.api.go.text import quote
 from kapi.api.values import Quantity, parse_quantity
-from kapi.registry.kinds.fieldchecks import NOT_NEGATIVE, check_sentences
+from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 Amounts = dict[str, Quantity]
@@ -67,7 +67,7 @@ def _check_name(errors: Errors, path: str, name: str, level: str) -> None:
     if name in _QOS_RESOURCES:
         return
     sentences = names.qualified_name(name)
-    check_sentences(errors, path, name, sentences)
+    errors += fieldrules.each(path, name, sentences)
     standard = name in _STANDARD_RESOURCES or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
     if not sentences and "/" not in name and not standard:
         errors.append(fielderror.invalid(path, name, "must be a standard resource type or fully qualified"))
@@ -105,7 +105,7 @@ def check_quantity(errors: Errors, path: str, name: str, quantity: str) -> None:
     """An amount of a resource: not negative, and whole where pieces are counted."""
     amount = parse_quantity(quantity)
     if amount < _ZERO:
-        errors.append(fielderror.invalid(path, quantity, NOT_NEGATIVE))
+        errors.append(fielderror.invalid(path, quantity, fieldrules.NEGATIVE))
     if is_integer_resource(name) and amount.milli_value() % 1000:
         errors.append(fielderror.invalid(path, quantity, "must be an integer"))
 
@@ -148,7 +148,7 @@ def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozense
             continue
         key = f"{name}/{request}" if request else name
         if request:
-            check_sentences(errors, f"{here}.request", request, names.dns_label(request))
+            errors += fieldrules.each(f"{here}.request", request, names.dns_label(request))
         if name in seen:
             errors.append(fielderror.duplicate(here, name))
         elif key in seen:

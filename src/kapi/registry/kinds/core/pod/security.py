@@ -9,13 +9,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.volumes import check_descending_path
-from kapi.registry.kinds.fieldchecks import check_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -64,9 +64,9 @@ def check_pod_security(errors: Errors, path: str, spec: Spec) -> None:
     context = spec.get("securityContext") or {}
     for field, rule in (("fsGroup", names.group_id), ("runAsUser", names.user_id), ("runAsGroup", names.group_id)):
         if field in context:
-            check_sentences(errors, f"{path}.{field}", context[field], rule(context[field]))
+            errors += fieldrules.each(f"{path}.{field}", context[field], rule(context[field]))
     for index, group in enumerate(context.get("supplementalGroups", ())):
-        check_sentences(errors, f"{path}.supplementalGroups[{index}]", group, names.group_id(group))
+        errors += fieldrules.each(f"{path}.supplementalGroups[{index}]", group, names.group_id(group))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(fielderror.invalid(f"{path}.shareProcessNamespace", value=True, detail=detail))
@@ -190,7 +190,7 @@ def check_container_security(errors: Errors, path: str, context: Spec, *, host_u
     """`securityContext` of one container."""
     for field, rule in (("runAsUser", names.user_id), ("runAsGroup", names.group_id)):
         if field in context:
-            check_sentences(errors, f"{path}.{field}", context[field], rule(context[field]))
+            errors += fieldrules.each(f"{path}.{field}", context[field], rule(context[field]))
     mount = context.get("procMount")
     if mount is not None:
         _check_optional_choice(errors, f"{path}.procMount", mount, ("Default", "Unmasked"))
@@ -266,7 +266,7 @@ def _check_windows_options(errors: Errors, path: str, options: Spec | None) -> N
         return
     name = options.get("gmsaCredentialSpecName")
     if name is not None:
-        check_sentences(errors, f"{path}.gmsaCredentialSpecName", name, names.dns_subdomain(name))
+        errors += fieldrules.each(f"{path}.gmsaCredentialSpecName", name, names.dns_subdomain(name))
     spec = options.get("gmsaCredentialSpec")
     if spec is not None and not spec:
         detail = "gmsaCredentialSpec cannot be an empty string"
@@ -276,7 +276,7 @@ def _check_windows_options(errors: Errors, path: str, options: Spec | None) -> N
         errors.append(fielderror.invalid(f"{path}.gmsaCredentialSpec", spec, detail))
     user = options.get("runAsUserName")
     if user is not None:
-        check_sentences(errors, f"{path}.runAsUserName", user, _user_name_sentences(user))
+        errors += fieldrules.each(f"{path}.runAsUserName", user, _user_name_sentences(user))
 
 
 def _user_name_sentences(name: str) -> list[str]:

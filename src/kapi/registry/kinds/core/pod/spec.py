@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
 from kapi.api.selectors import validate_label_selector
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.containers import (
     PodFacts,
     check_containers,
@@ -31,10 +32,9 @@ from kapi.registry.kinds.core.pod.security import (
     each_container,
 )
 from kapi.registry.kinds.core.pod.volumes import check_volumes
-from kapi.registry.kinds.fieldchecks import MAX_INT32, check_choice, check_labels, check_sentences
 
 if TYPE_CHECKING:
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -77,8 +77,8 @@ def check_pod_spec(errors: Errors, path: str, spec: Spec, *, pod: Spec | None = 
         check_pod_level(errors, f"{path}.resources", spec, facts.claims)
     if spec.get("hostNetwork"):
         _check_host_network_ports(errors, f"{path}.containers", containers, is_pod=pod is not None)
-    check_choice(errors, f"{path}.restartPolicy", facts.restart_policy, _RESTART_POLICIES)
-    check_choice(errors, f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), _DNS_POLICIES)
+    errors += fieldrules.required_choice(f"{path}.restartPolicy", facts.restart_policy, _RESTART_POLICIES)
+    errors += fieldrules.required_choice(f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), _DNS_POLICIES)
     _check_placement(errors, path, spec)
     _check_identity(errors, path, spec)
     _check_file_references(errors, path, spec)
@@ -86,14 +86,14 @@ def check_pod_spec(errors: Errors, path: str, spec: Spec, *, pod: Spec | None = 
 
 def _check_placement(errors: Errors, path: str, spec: Spec) -> None:
     if "nodeSelector" in spec:
-        check_labels(errors, f"{path}.nodeSelector", spec["nodeSelector"])
+        errors += fieldrules.labels(f"{path}.nodeSelector", spec["nodeSelector"])
     check_pod_security(errors, f"{path}.securityContext", spec)
     if "affinity" in spec:
         check_affinity(errors, f"{path}.affinity", spec["affinity"])
     _check_dns(errors, f"{path}.dnsConfig", spec.get("dnsConfig"), spec.get("dnsPolicy", ""))
     for index, gate in enumerate(spec.get("readinessGates", ())):
         kind = gate.get("conditionType", "")
-        check_sentences(errors, f"{path}.readinessGates[{index}].conditionType", kind, names.qualified_name(kind))
+        errors += fieldrules.each(f"{path}.readinessGates[{index}].conditionType", kind, names.qualified_name(kind))
     if "schedulingGates" in spec:
         check_scheduling_gates(errors, f"{path}.schedulingGates", spec["schedulingGates"])
     if "topologySpreadConstraints" in spec:
@@ -116,19 +116,21 @@ def _check_identity(errors: Errors, path: str, spec: Spec) -> None:
     for field, rule in _NAME_RULES:
         value = spec.get(field)
         if value:
-            check_sentences(errors, f"{path}.{field}", value, rule(value))
+            errors += fieldrules.each(f"{path}.{field}", value, rule(value))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
-        check_sentences(errors, f"{path}.activeDeadlineSeconds", deadline, names.in_range(deadline, 1, MAX_INT32))
+        errors += fieldrules.each(
+            f"{path}.activeDeadlineSeconds", deadline, names.in_range(deadline, 1, fieldrules.MAX_INT32)
+        )
     if "tolerations" in spec:
         check_tolerations(errors, f"{path}.tolerations", spec["tolerations"])
     for index, alias in enumerate(spec.get("hostAliases", ())):
         _check_host_alias(errors, f"{path}.hostAliases[{index}]", alias)
     if "runtimeClassName" in spec:
         name = spec["runtimeClassName"]
-        check_sentences(errors, f"{path}.runtimeClassName", name, names.dns_subdomain(name))
+        errors += fieldrules.each(f"{path}.runtimeClassName", name, names.dns_subdomain(name))
     if "preemptionPolicy" in spec:
-        check_choice(errors, f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES)
+        errors += fieldrules.required_choice(f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES)
     if "overhead" in spec:
         check_requirements(errors, f"{path}.overhead", {"limits": spec["overhead"]}, CONTAINER, frozenset())
     if "os" in spec:
@@ -137,9 +139,9 @@ def _check_identity(errors: Errors, path: str, spec: Spec) -> None:
 
 def _check_host_alias(errors: Errors, path: str, alias: Spec) -> None:
     address = alias.get("ip", "")
-    check_sentences(errors, f"{path}.ip", address, names.ip(address))
+    errors += fieldrules.each(f"{path}.ip", address, names.ip(address))
     for index, hostname in enumerate(alias.get("hostnames", ())):
-        check_sentences(errors, f"{path}.hostnames[{index}]", hostname, names.dns_subdomain(hostname))
+        errors += fieldrules.each(f"{path}.hostnames[{index}]", hostname, names.dns_subdomain(hostname))
 
 
 def _check_host_network_ports(errors: Errors, path: str, containers: list[Spec], *, is_pod: bool) -> None:
@@ -168,7 +170,7 @@ def _check_dns(errors: Errors, path: str, config: Spec | None, policy: str) -> N
         detail = f"must not have more than {_MAX_NAMESERVERS} nameservers"
         errors.append(fielderror.invalid(f"{path}.nameservers", servers, detail))
     for index, server in enumerate(servers):
-        check_sentences(errors, f"{path}.nameservers[{index}]", server, names.ip(server))
+        errors += fieldrules.each(f"{path}.nameservers[{index}]", server, names.ip(server))
     if len(searches) > _MAX_SEARCHES:
         detail = f"must not have more than {_MAX_SEARCHES} search paths"
         errors.append(fielderror.invalid(f"{path}.searches", searches, detail))
@@ -179,7 +181,7 @@ def _check_dns(errors: Errors, path: str, config: Spec | None, policy: str) -> N
         if search != ".":
             domain = search.removesuffix(".")
             sentences = names.dns_subdomain_with_underscore(domain)
-            check_sentences(errors, f"{path}.searches[{index}]", domain, sentences)
+            errors += fieldrules.each(f"{path}.searches[{index}]", domain, sentences)
     for index, option in enumerate(config.get("options", ())):
         if not option.get("name"):
             errors.append(fielderror.required(f"{path}.options[{index}]", "must not be empty"))
@@ -195,7 +197,7 @@ def _check_hostname_override(errors: Errors, path: str, spec: Spec) -> None:
         errors.append(fielderror.forbidden(path, "may not be specified when hostNetwork is true"))
     if names.byte_length(name) > _MAX_HOSTNAME_OVERRIDE:
         errors.append(fielderror.too_long(path, _MAX_HOSTNAME_OVERRIDE))
-    check_sentences(errors, path, name, names.dns_subdomain(name))
+    errors += fieldrules.each(path, name, names.dns_subdomain(name))
 
 
 def _check_resource_claims(errors: Errors, path: str, claims: list[Spec], metadata: Spec) -> None:
@@ -211,7 +213,7 @@ def _check_resource_claims(errors: Errors, path: str, claims: list[Spec], metada
         elif name in seen:
             errors.append(fielderror.duplicate(f"{here}.name", name))
         else:
-            check_sentences(errors, f"{here}.name", name, names.dns_label(name))
+            errors += fieldrules.each(f"{here}.name", name, names.dns_label(name))
         seen.add(name)
         sources = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if field in claim]
         if len(sources) > 1:
@@ -221,7 +223,7 @@ def _check_resource_claims(errors: Errors, path: str, claims: list[Spec], metada
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errors.append(fielderror.invalid(here, claim, detail))
         for field in sources:
-            check_sentences(errors, f"{here}.{field}", claim[field], names.dns_subdomain(claim[field]))
+            errors += fieldrules.each(f"{here}.{field}", claim[field], names.dns_subdomain(claim[field]))
 
 
 def _check_file_references(errors: Errors, path: str, spec: Spec) -> None:
@@ -261,13 +263,13 @@ def _is_int32(text: str) -> bool:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0") or text == "-0":
         return False
-    return len(digits) <= 10 and -MAX_INT32 - 1 <= int(text) <= MAX_INT32
+    return len(digits) <= 10 and -fieldrules.MAX_INT32 - 1 <= int(text) <= fieldrules.MAX_INT32
 
 
 def check_template(errors: Errors, path: str, template: Spec) -> None:
     """A pod template: its labels, annotations and spec. The paths of labels lack `metadata`, as in the reference."""
     metadata, spec = template.get("metadata", {}), template.get("spec", {})
-    check_labels(errors, f"{path}.labels", metadata.get("labels", {}))
+    errors += fieldrules.labels(f"{path}.labels", metadata.get("labels", {}))
     annotations = metadata.get("annotations", {})
     check_annotations(errors, f"{path}.annotations", annotations)
     check_pod_annotations(errors, f"{path}.annotations", annotations, spec)
@@ -280,7 +282,7 @@ def check_template(errors: Errors, path: str, template: Spec) -> None:
 def check_annotations(errors: Errors, path: str, annotations: dict[str, str]) -> None:
     """Keys and total size of annotations."""
     for key in annotations:
-        check_sentences(errors, path, key, names.qualified_name(key.lower()))
+        errors += fieldrules.each(path, key, names.qualified_name(key.lower()))
     if (
         sum(names.byte_length(key) + names.byte_length(value) for key, value in annotations.items())
         > _TOTAL_ANNOTATION_BYTES

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
-from kapi.registry.kinds.fieldchecks import FIELD_IS_IMMUTABLE, check_sentences
+from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -53,7 +53,7 @@ def check_pod_status(errors: Errors, pod: Object, old: Object) -> None:
         errors.append(fielderror.invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
     quality = status.get("qosClass", "")
     if quality != before.get("qosClass", ""):
-        errors.append(fielderror.invalid("status.qosClass", quality, FIELD_IS_IMMUTABLE))
+        errors.append(fielderror.invalid("status.qosClass", quality, fieldrules.IMMUTABLE))
     if not _restarts_all(spec):
         for kind, containers in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
             _check_transitions(errors, kind, status, before, (spec, spec.get(containers, [])))
@@ -74,14 +74,14 @@ def _check_conditions(errors: Errors, conditions: list[Spec]) -> None:
             generation = condition["observedGeneration"]
             errors.append(fielderror.invalid(f"{path}.observedGeneration", generation, _NOT_NEGATIVE))
         if kind not in _SYSTEM_CONDITIONS:
-            check_sentences(errors, f"{path}.Type", kind, names.qualified_name(kind))
+            errors += fieldrules.each(f"{path}.Type", kind, names.qualified_name(kind))
 
 
 def _check_nominated_node(errors: Errors, status: Spec, before: Spec, spec: Spec) -> None:
     node = status.get("nominatedNodeName", "")
     if not node or node == before.get("nominatedNodeName", ""):
         return
-    check_sentences(errors, "status.nominatedNodeName", node, names.dns_subdomain(node))
+    errors += fieldrules.each("status.nominatedNodeName", node, names.dns_subdomain(node))
     if spec.get("nodeName"):
         detail = "may not be set on pods that are already bound to a node"
         errors.append(fielderror.forbidden("status.nominatedNodeName", detail))
@@ -139,7 +139,7 @@ def _check_addresses(errors: Errors, status: Spec, before: Spec, field: str) -> 
     for index, entry in enumerate(entries):
         address = entry.get("ip", "")
         if address not in known:
-            check_sentences(errors, f"{path}[{index}]", address, names.ip(address))
+            errors += fieldrules.each(f"{path}[{index}]", address, names.ip(address))
     families = {":" in entry.get("ip", "") for entry in entries}
     if len(entries) > 2 or (len(entries) == 2 and len(families) == 1):
         errors.append(fielderror.invalid(path, entries, "may specify no more than one IP for each IP family"))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
 from kapi.api.go.text import quote
+from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.claims import check_claim_template
 from kapi.registry.kinds.core.pod.environment import VOLUME_FIELDS, check_field_reference, check_resource_reference
-from kapi.registry.kinds.fieldchecks import check_choice, check_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kapi.registry.kinds.fieldchecks import Errors
+    from kapi.registry.kinds.fieldrules import Errors
 
 Spec = dict[str, Any]
 
@@ -50,7 +50,7 @@ def check_volumes(errors: Errors, path: str, volumes: list[Spec], pod_name: str,
         _check_source(errors, here, volume, pod_name, is_pod=is_pod)
         name = volume.get("name", "")
         if name:
-            check_sentences(errors, f"{here}.name", name, names.dns_label(name))
+            errors += fieldrules.each(f"{here}.name", name, names.dns_label(name))
         else:
             errors.append(fielderror.required(f"{here}.name"))
         if name in good:
@@ -316,7 +316,7 @@ def _check_iscsi(errors: Errors, path: str, source: Spec) -> None:
     if source.get("iqn"):
         _check_initiator(errors, f"{path}.iqn", source["iqn"])
     lun = source.get("lun", 0)
-    check_sentences(errors, f"{path}.lun", lun, names.in_range(lun, 0, 255))
+    errors += fieldrules.each(f"{path}.lun", lun, names.in_range(lun, 0, 255))
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and "secretRef" not in source:
         errors.append(fielderror.required(f"{path}.secretRef"))
     if "initiatorName" in source:
@@ -343,7 +343,7 @@ def _check_fc(errors: Errors, path: str, source: Spec) -> None:
     if targets and "lun" not in source:
         errors.append(fielderror.required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif targets:
-        check_sentences(errors, f"{path}.lun", source["lun"], names.in_range(source["lun"], 0, 255))
+        errors += fieldrules.each(f"{path}.lun", source["lun"], names.in_range(source["lun"], 0, 255))
 
 
 def _check_flocker(errors: Errors, path: str, source: Spec) -> None:
@@ -385,7 +385,7 @@ def _check_storage_os(errors: Errors, path: str, source: Spec) -> None:
     for field in ("volumeName", "volumeNamespace"):
         value = source.get(field, "")
         if value:
-            check_sentences(errors, f"{path}.{field}", value, names.dns_label(value))
+            errors += fieldrules.each(f"{path}.{field}", value, names.dns_label(value))
 
 
 def _check_flex(errors: Errors, path: str, source: Spec) -> None:
@@ -422,11 +422,11 @@ def _check_csi(errors: Errors, path: str, source: Spec) -> None:
     else:
         if names.byte_length(driver) > _DRIVER_NAME_BYTES:
             errors.append(fielderror.too_long(f"{path}.driver", _DRIVER_NAME_BYTES))
-        check_sentences(errors, f"{path}.driver", driver, names.dns_subdomain(driver.lower()))
+        errors += fieldrules.each(f"{path}.driver", driver, names.dns_subdomain(driver.lower()))
     if "nodePublishSecretRef" in source:
         name = source["nodePublishSecretRef"].get("name", "")
         if name:
-            check_sentences(errors, f"{path}.name", name, names.dns_subdomain(name))
+            errors += fieldrules.each(f"{path}.name", name, names.dns_subdomain(name))
         else:
             errors.append(fielderror.required(f"{path}.nodePublishSecretRef.name"))
 
@@ -439,7 +439,7 @@ def _check_ephemeral(errors: Errors, path: str, source: Spec) -> None:
 
 
 def _check_image(errors: Errors, path: str, source: Spec) -> None:
-    check_choice(errors, f"{path}.pullPolicy", source.get("pullPolicy", ""), _PULL_POLICIES)
+    errors += fieldrules.required_choice(f"{path}.pullPolicy", source.get("pullPolicy", ""), _PULL_POLICIES)
 
 
 _SOURCES: dict[str, tuple[Callable[[Errors, str, Spec], None], str]] = {
