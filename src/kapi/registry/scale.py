@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kapi.api.ownership.fieldset import Path
     from kapi.api.ownership.managedfields import ReplicasPaths
     from kapi.cache.watchcache import Item
+    from kapi.registry.fieldmanagers import FieldManagers
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -101,11 +102,9 @@ class ScaleScope(UpdateScope):
     def default(self, write: Write, obj: HubObject) -> None:
         """A Scale has no defaults."""
 
-    async def record_owners(self, write: Write, obj: HubObject) -> None:
+    async def record_owners(self, write: Write, managers: FieldManagers, obj: HubObject) -> None:
         """Set the managedFields of the Scale."""
-        if write.field_managers is not None:
-            current = self._owned_scale(write)
-            scale_manager().update(current, obj, manager=write.field_manager, now=write.now)
+        scale_manager().update(self._owned_scale(write), obj, manager=write.field_manager, now=write.now)
 
     def admitted(self, obj: HubObject) -> Object:
         """The Scale of the object."""

@@ -22,7 +22,8 @@ from kapi.storage.interface import Delete, Put
 from kapi.storage.keys import object_key, resource_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
 
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.cache.watchcache import CacheHub
@@ -188,9 +189,11 @@ class Store:
 
     # -- committing -------------------------------------------------------------------------------------------------
 
-    async def put(self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
+    def put(
+        self, key: str, obj: HubObject, expected: int, companions: Sequence[Operation] = ()
+    ) -> Coroutine[Any, Any, ReadyItem]:
         """Commit an object as it is, and companions; RevisionMismatch when a key is not at the expected revision."""
-        return await self._put(key, cast("StoredObject", obj), expected, companions)
+        return self._put(key, cast("StoredObject", obj), expected, companions)
 
     async def _put(self, key: str, obj: StoredObject, expected: int, companions: Sequence[Operation] = ()) -> ReadyItem:
         value = draft(obj)

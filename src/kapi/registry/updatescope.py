@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from kapi.registry.strategy import copy_field
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Item
     from kapi.registry.encoding import HubObject
+    from kapi.registry.fieldmanagers import FieldManagers
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
 
@@ -39,10 +42,9 @@ class UpdateScope:
         """Fill in the defaults, in place."""
         write.store.strategy.default(obj)
 
-    async def record_owners(self, write: Write, obj: HubObject) -> None:
+    def record_owners(self, write: Write, managers: FieldManagers, obj: HubObject) -> Awaitable[None]:
         """Set the managedFields of an object that the field manager of the write creates or updates."""
-        if write.field_managers is not None:
-            await write.field_managers.record(write, obj)
+        return managers.record(write, obj)
 
     def admitted(self, obj: HubObject) -> Object:
         """The object as admission sees it."""

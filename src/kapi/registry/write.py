@@ -86,15 +86,30 @@ class Source:
 
 
 class Body(Source):
-    """A request body that is the wanted state. It is changed in place unless it `may_repeat`."""
+    """The body of a creation, which is the wanted state. It is changed in place: a creation is not decided again."""
 
-    def __init__(self, obj: Object, *, may_repeat: bool = False) -> None:
+    def __init__(self, obj: Object) -> None:
         self._obj = obj
-        self._may_repeat = may_repeat
+
+    async def __call__(self, live: Callable[[], Object] | None) -> Object:
+        """The body."""
+        return self._obj
+
+
+class Replacement(Source):
+    """The body of a PUT, which is the wanted state.
+
+    With a resourceVersion a lost race is a Conflict, so the body is used once and changed in place. Without one, or
+    where the object is missing and perhaps created, the write may be decided again, so every attempt gets a copy.
+    """
+
+    def __init__(self, obj: Object) -> None:
+        self._obj = obj
+        self._is_conditional = obj["metadata"].get("resourceVersion", "") not in ("", "0")
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The body, or a copy of it."""
-        obj: Object = copy_of(self._obj) if self._may_repeat else self._obj
+        obj: Object = self._obj if self._is_conditional and live is not None else copy_of(self._obj)
         return obj
 
 
@@ -130,8 +145,8 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
     _drop_duplicate_owners(write, metadata, "")
     if not (source.applies and old is not None and _applies_nothing(write, obj, old)):
         scope.default(write, obj)
-    if not source.applies:
-        await scope.record_owners(write, obj)
+    if write.field_managers is not None and not source.applies:
+        await scope.record_owners(write, write.field_managers, obj)
     entries = metadata.get("managedFields")
     await write.admission.mutate(write, obj, None if old is None else scope.admitted(old))
     _check_after_admission(write, obj["metadata"], entries)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from kind_support import all_strategies, created, updated
 
+from kapi.registry.strategy import Strategy
+
 STRATEGIES = all_strategies()
 
 # u: refuses an update without resourceVersion, c: PUT creates, g: has a generation, s: has /status,
@@ -113,3 +115,10 @@ def test_hooks_survive_an_empty_object(kind):
     updated(strategy, {"metadata": {"name": "a", "namespace": "default"}}, obj)
     strategy.warnings(obj, None)
     strategy.warnings(obj, obj)
+
+
+@pytest.mark.parametrize("key", STRATEGIES, ids="/".join)
+def test_a_kind_is_validated_by_its_own_rules_or_else_by_its_schema(key):
+    strategy = STRATEGIES[key]
+    has_rules = type(strategy).validate_create is not Strategy.validate_create
+    assert strategy.validates_by_schema is not has_rules

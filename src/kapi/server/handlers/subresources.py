@@ -21,7 +21,7 @@ from kapi.registry.scale import SCALE, BuiltInScales, ScaleScope, scale_manager
 from kapi.registry.store import ReadyItem
 from kapi.registry.tables.custom import SCALE_TABLE
 from kapi.registry.updatescope import UpdateScope
-from kapi.registry.write import Body, Source
+from kapi.registry.write import Replacement, Source
 from kapi.schema.builtin.typed import kind_schema
 from kapi.server.handlers.apply import AppliedConfiguration, read_config
 from kapi.server.handlers.decode import Expectation, read_object
@@ -86,7 +86,7 @@ async def update_scale(context: Context) -> Response:
     scale = await read_object(context, expected, validation=options.field_validation)
     check_name(context, scale["metadata"])
     match_namespace(context, scale["metadata"])
-    return await _write_scale(context, options, Body(scale, may_repeat=True))
+    return await _write_scale(context, options, Replacement(scale))
 
 
 async def patch_scale(context: Context) -> Response:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import BadRequest
 from kapi.api.objectmeta import MAX_FIELD_MANAGER_BYTES
 from kapi.registry import write as writepath
+from kapi.registry.deletion import DeleteOptions
 from kapi.registry.request import CREATE, UPDATE, Write
-from kapi.registry.write import Body
+from kapi.registry.write import Body, Replacement
 from kapi.server.authz.attributes import attributes_of
 from kapi.server.authz.authorizer import require
 from kapi.server.handlers.decode import Expectation, read_object
@@ -21,13 +22,15 @@ from kapi.server.handlers.respond import object_response, view_for
 
 if TYPE_CHECKING:
     from kapi.api.meta import GroupVersionKind, Object
-    from kapi.registry.deletion import DeleteOptions
     from kapi.registry.request import Admission, WriteOptions
     from kapi.registry.resource import Resource
     from kapi.registry.store import Store
     from kapi.registry.updatescope import UpdateScope
     from kapi.server.context import Context
     from kapi.server.transport.message import Response
+
+
+_MAX_CHARACTER_BYTES = 4
 
 
 async def create(context: Context) -> Response:
@@ -59,11 +62,9 @@ async def put(context: Context, scope: UpdateScope) -> Response:
     check_name(context, obj["metadata"])
     match_namespace(context, obj["metadata"])
     creates = scope is store.object_scope and store.strategy.allow_create_on_update
-    # With a resourceVersion a lost race is a Conflict. Without, the update is tried again, so the body must not change.
-    conditional = obj["metadata"].get("resourceVersion", "") not in ("", "0")
     written = await writepath.update(
         new_write(context, UPDATE, options),
-        Body(obj, may_repeat=creates or not conditional),
+        Replacement(obj),
         scope,
         may_create=partial(authorize_create, context) if creates else None,
     )
@@ -102,7 +103,7 @@ def new_write(
         user=context.user,
         verb=info.verb,
         options=options,
-        field_manager=getattr(options, "field_manager", "") or _user_agent(context),
+        field_manager="" if isinstance(options, DeleteOptions) else options.field_manager or _user_agent(context),
         field_managers=services.catalog.field_managers,
         admission=admission or services.admission,
         warnings=context.warnings,
@@ -114,6 +115,8 @@ def _user_agent(context: Context) -> str:
     program = context.request.headers.get("user-agent", "").partition("/")[0]
     if not program.isprintable():
         program = "".join(character for character in program if character.isprintable())
+    if len(program) * _MAX_CHARACTER_BYTES <= MAX_FIELD_MANAGER_BYTES:
+        return program
     return program.encode()[:MAX_FIELD_MANAGER_BYTES].decode(errors="ignore")
 
 
