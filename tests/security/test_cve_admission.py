@@ -15,7 +15,8 @@ from every_route import NAME, STORED, collection, identify, item, name_of, sub_w
 from valid_objects import make
 
 from api_client import DEPLOY, JSON_PATCH, MERGE, NS, PODS, STRATEGIC, Api, cm, deployment, pod, served
-from kapi.api.errors import Forbidden, GroupResource
+from kapi.api.errors import Forbidden
+from kapi.api.meta import GroupResource
 from kapi.registry.scale import scale_of
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle

@@ -15,32 +15,13 @@ classes for the answers it reads, so one `except Conflict` works on both sides o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kapi.api.fielderror import FieldError
-
-
-class GroupResource(NamedTuple):
-    """A resource without its version; printed as `deployments.apps`, or `pods` for the core group."""
-
-    group: str
-    resource: str
-
-    def __str__(self) -> str:
-        return f"{self.resource}.{self.group}" if self.group else self.resource
-
-
-class GroupKind(NamedTuple):
-    """A kind without its version; printed as `Deployment.apps`, or `Pod` for the core group."""
-
-    group: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}.{self.group}" if self.group else self.kind
+    from kapi.api.meta import GroupKind, GroupResource
 
 
 class ApiError(Exception):

@@ -8,10 +8,28 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, NamedTuple
 
-from kapi.api.errors import GroupKind, GroupResource
-
 Object = dict[str, Any]
 """A decoded API object: `apiVersion`, `kind`, `metadata` and what the kind adds."""
+
+
+class GroupResource(NamedTuple):
+    """A resource without its version; printed as `deployments.apps`, or `pods` for the core group."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class GroupKind(NamedTuple):
+    """A kind without its version; printed as `Deployment.apps`, or `Pod` for the core group."""
+
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
 class GroupVersion(NamedTuple):

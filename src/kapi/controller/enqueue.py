@@ -15,7 +15,7 @@ from kapi.controller.event import Event, Updated
 from kapi.controller.reconcile import Request
 
 if TYPE_CHECKING:
-    from kapi.api.errors import GroupKind
+    from kapi.api.meta import GroupKind
     from kapi.informer.cached import Cached
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import GroupResource
+from kapi.api.meta import GroupResource
 from kapi.api.versions import by_priority
 from kapi.cache.watchcache import RETENTION, CacheHub
 from kapi.registry.builtins import GROUPS

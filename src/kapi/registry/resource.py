@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import GroupKind, GroupResource
-from kapi.api.meta import GroupVersion, GroupVersionKind
+from kapi.api.meta import GroupKind, GroupResource, GroupVersion, GroupVersionKind
 from kapi.registry.encoding import HubObject, encode, head_of
 from kapi.registry.tables import table_for
 from kapi.registry.tables.custom import custom_table

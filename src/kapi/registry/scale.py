@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from kapi.api.errors import GroupKind, Invalid
+from kapi.api.errors import Invalid
 from kapi.api.fielderror import invalid
-from kapi.api.meta import GroupVersionKind
+from kapi.api.meta import GroupKind, GroupVersionKind
 from kapi.api.ownership.apply import excluding
 from kapi.api.ownership.fieldset import fields
 from kapi.api.ownership.managedfields import FieldManager, parent_entries, scale_entries

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType, cast
 
-from kapi.api.errors import Conflict, GroupKind, GroupResource, NotFound, RequestEntityTooLarge
+from kapi.api.errors import Conflict, NotFound, RequestEntityTooLarge
+from kapi.api.meta import GroupKind, GroupResource
 from kapi.cache.watchcache import Item, Selection
 from kapi.cache.watcher import Watcher
 from kapi.codec.limits import OBJECT_BYTES

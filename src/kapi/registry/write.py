@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from kapi.api.errors import AlreadyExists, Conflict, GroupKind, Invalid, NotFound, PlainError
+from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainError
 from kapi.api.fielderror import invalid
 from kapi.api.go.text import quote
-from kapi.api.meta import format_time, is_deleting
+from kapi.api.meta import GroupKind, format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
 from kapi.api.ownership import managedfields

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kapi.api.crd import CustomResource
-    from kapi.api.errors import GroupKind
-    from kapi.api.meta import Object
+    from kapi.api.meta import GroupKind, Object
 
 _STRATEGY = DefinitionStrategy()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kapi.api.errors import GroupKind
+from kapi.api.meta import GroupKind
 from kapi.codec import json
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.jsonpath import JSONPathError, compile_path, simple_path
+from kapi.api.jsonpath.path import JSONPathError, compile_path, simple_path
 
 OBJECT = {
     "metadata": {"name": "web", "labels": {"app.example.com/tier": "front", "plain": "yes"}},

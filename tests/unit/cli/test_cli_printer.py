@@ -2,7 +2,8 @@
 
 import pytest
 
-from kapi.api.errors import GroupResource, Invalid, NotFound, PlainError, Unauthorized
+from kapi.api.errors import Invalid, NotFound, PlainError, Unauthorized
+from kapi.api.meta import GroupResource
 from kapi.cli.printer import CommandError, ObjectPrinter, TablePrinter, as_list, error_text, with_source
 from kapi.client import ConnectError, NoMatch, TransportTimeout
 

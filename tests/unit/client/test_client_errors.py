@@ -3,7 +3,8 @@
 import pytest
 
 from kapi.api import errors
-from kapi.api.errors import ApiError, GroupResource
+from kapi.api.errors import ApiError
+from kapi.api.meta import GroupResource
 from kapi.client.errors import error_from_status, error_from_text
 
 PODS = GroupResource("", "pods")

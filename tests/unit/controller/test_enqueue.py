@@ -6,7 +6,7 @@ import inspect
 import pytest
 from controller_samples import DECODING, created, deleted, updated
 
-from kapi.api.errors import GroupKind
+from kapi.api.meta import GroupKind
 from kapi.controller.enqueue import for_object, for_owner, mapped
 from kapi.controller.queue import LIVE_PRIORITY, LOW_PRIORITY
 from kapi.controller.reconcile import Request

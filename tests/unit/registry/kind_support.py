@@ -8,8 +8,7 @@ import functools
 
 import msgspec
 
-from kapi.api.errors import GroupResource
-from kapi.api.meta import GroupVersionKind
+from kapi.api.meta import GroupResource, GroupVersionKind
 from kapi.base.clock import SystemClock
 from kapi.cache.watchcache import CacheHub
 from kapi.registry import write as writepath

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from crd_support import STRATEGY, causes, create, decoded, definition, stored, update, version
 
-from kapi.api.errors import GroupKind, Invalid
+from kapi.api.errors import Invalid
+from kapi.api.meta import GroupKind
 
 CORPUS = json.loads(Path(__file__).with_name("crd_corpus.json").read_text("utf-8"))
 

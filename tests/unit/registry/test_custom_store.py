@@ -4,8 +4,8 @@ import pytest
 from kind_support import Changed
 
 from custom_kinds import GROUP, INTEGER, STRING, record
-from kapi.api.errors import Forbidden, GroupResource, TooManyRequests
-from kapi.api.meta import GroupVersionKind
+from kapi.api.errors import Forbidden, TooManyRequests
+from kapi.api.meta import GroupResource, GroupVersionKind
 from kapi.cache.watchcache import CacheHub
 from kapi.registry import write as writepath
 from kapi.registry.custom.store import MOST_FORMS, CustomStore

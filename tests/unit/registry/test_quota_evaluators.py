@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.errors import GroupResource
+from kapi.api.meta import GroupResource
 from kapi.api.values import Quantity
 from kapi.registry.quota.amounts import added, amounts_of, greater, only, printed, subtracted
 from kapi.registry.quota.evaluators import (

@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kapi.api.access import name_of, namespace_of, resource_version_of, uid_of
-from kapi.api.errors import GroupResource, NotFound
+from kapi.api.errors import NotFound
 from kapi.api.keys import ObjectKey
-from kapi.api.meta import GroupVersionKind
+from kapi.api.meta import GroupResource, GroupVersionKind
 from kapi.api.scheme import SCHEME, TypedObject
 from kapi.client.client import ALL_NAMESPACES
 from kapi.controller.controller import reconcile_may_act

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kapi.api.errors import GroupResource
+from kapi.api.meta import GroupResource
 from kapi.cache.watchcache import prefix_of
 from kapi.storage.keys import parse_key
 

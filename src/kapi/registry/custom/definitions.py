@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import GroupResource
-from kapi.api.meta import GroupVersionKind
+from kapi.api.meta import GroupResource, GroupVersionKind
 from kapi.api.versions import by_priority
 from kapi.registry.custom.scale import ScalePaths
 from kapi.registry.custom.store import CustomStore

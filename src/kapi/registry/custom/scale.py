@@ -13,7 +13,7 @@ from kapi.api.errors import BadRequest, InternalError, PlainError
 from kapi.api.fielderror import invalid
 from kapi.api.go.text import format_value
 from kapi.api.go.types import type_name
-from kapi.api.jsonpath import simple_path
+from kapi.api.jsonpath.path import simple_path
 from kapi.api.ownership.fieldset import fields
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import msgspec
 
 from kapi.api import names
 from kapi.api.go.text import quote
-from kapi.api.jsonpath import JSONPathError, Path, compile_path
+from kapi.api.jsonpath.path import JSONPathError, Path, compile_path
 from kapi.api.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, validate_object_meta_update
 from kapi.registry.strategy import Strategy
 

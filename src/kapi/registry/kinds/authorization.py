@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
-from kapi.api.errors import BadRequest, GroupKind, Invalid
+from kapi.api.errors import BadRequest, Invalid
 from kapi.api.fielderror import FieldError, forbidden, invalid, required
+from kapi.api.meta import GroupKind
 from kapi.registry.kinds import fieldrules
 
 if TYPE_CHECKING:

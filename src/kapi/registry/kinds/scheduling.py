@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import Forbidden, GroupResource
+from kapi.api.errors import Forbidden
 from kapi.api.fielderror import FieldError, forbidden, required
+from kapi.api.meta import GroupResource
 from kapi.registry.kinds import fieldrules
 from kapi.registry.strategy import Strategy
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kapi.api.errors import GroupResource
-from kapi.api.meta import parse_time
+from kapi.api.meta import GroupResource, parse_time
 from kapi.api.values import Quantity, parse_quantity
 from kapi.registry.kinds.core.pod.resources import is_extended, is_native
 from kapi.registry.quota.amounts import ONE, ZERO, added

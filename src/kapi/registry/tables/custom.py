@@ -14,7 +14,7 @@ import msgspec
 
 from kapi.api.duration import human_duration
 from kapi.api.go.times import BadTime, canonical_time
-from kapi.api.jsonpath import JSONPathError, compile_path
+from kapi.api.jsonpath.path import JSONPathError, compile_path
 from kapi.api.meta import parse_time
 from kapi.registry.tables import cells
 from kapi.registry.tables.table import AGE, NAME, Column, Table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Sequence
 
-    from kapi.api.jsonpath import Path
+    from kapi.api.jsonpath.path import Path
     from kapi.api.meta import Object
 
     Cell = Callable[[Any, dt.datetime], Any]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kapi.api.errors import GroupResource
+from kapi.api.meta import GroupResource
 from kapi.registry.request import CREATE
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import Forbidden, GroupResource, NotFound
-from kapi.api.meta import is_deleting
+from kapi.api.errors import Forbidden, NotFound
+from kapi.api.meta import GroupResource, is_deleting
 from kapi.registry.request import CREATE, DELETE
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import itertools
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
-from kapi.api.errors import Forbidden, GroupResource
+from kapi.api.errors import Forbidden
+from kapi.api.meta import GroupResource
 from kapi.server.requestinfo import InternalServerError
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import GroupResource, NotFound
+from kapi.api.errors import NotFound
+from kapi.api.meta import GroupResource
 from kapi.cache.watchcache import Item, Selection
 from kapi.codec import json
 from kapi.registry.store import ReadyItem

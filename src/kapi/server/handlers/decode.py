@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kapi.api.errors import BadRequest, GroupKind, Invalid, RequestEntityTooLarge, UnsupportedMediaType
+from kapi.api.errors import BadRequest, Invalid, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.fielderror import invalid
 from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
-from kapi.api.meta import GroupVersion
+from kapi.api.meta import GroupKind, GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
 from kapi.codec.limits import BODY_BYTES, PROTOBUF_OFF_LOOP_BYTES

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kapi.api.errors import BadRequest, GroupKind, Invalid, NotFound
+from kapi.api.errors import BadRequest, Invalid, NotFound
 from kapi.api.fielderror import FieldError, invalid, not_supported
-from kapi.api.meta import GroupVersionKind
+from kapi.api.meta import GroupKind, GroupVersionKind
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from kapi.api.errors import BadRequest, GroupKind, Invalid, PlainError
+from kapi.api.errors import BadRequest, Invalid, PlainError
 from kapi.api.fielderror import FieldError, forbidden, not_supported, required, show
+from kapi.api.meta import GroupKind
 from kapi.api.objectmeta import validate_field_manager
 from kapi.api.selectors import FieldSelector, LabelSelector, SelectorError
 from kapi.codec import json

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import ApiError, BadRequest, GroupKind, Invalid, PlainError
+from kapi.api.errors import ApiError, BadRequest, Invalid, PlainError
 from kapi.api.fielderror import invalid
 from kapi.api.go.text import format_value
 from kapi.api.go.types import ANY_MAP, json_type, restore_error, unmarshal_error
+from kapi.api.meta import GroupKind
 from kapi.api.patch import jsonpatch, strategicmerge
 from kapi.api.patch import mergepatch as patches
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH

@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi.api.errors import GroupResource
+from kapi.api.meta import GroupResource
 from kapi.controlplane.controllers.namespace.conditions import DeletionResult, condition_states, update_conditions
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

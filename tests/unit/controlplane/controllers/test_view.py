@@ -2,7 +2,7 @@
 
 from api_client import CM, NS, cm
 from controller_api import with_controllers
-from kapi.api.errors import GroupResource
+from kapi.api.meta import GroupResource
 from kapi.controlplane.controllers.view import CacheView
 from owned_objects import owned, reference
 

@@ -19,8 +19,7 @@ from kapi.api.meta import format_time
 if TYPE_CHECKING:
     import datetime as dt
 
-    from kapi.api.errors import GroupResource
-    from kapi.api.meta import Object
+    from kapi.api.meta import GroupResource, Object
 
 CONTENT_FAILURE: Final = "NamespaceDeletionContentFailure"
 CONTENT_REMAINING: Final = "NamespaceContentRemaining"

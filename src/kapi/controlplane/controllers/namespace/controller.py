@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kapi.api.errors import ApiError, Conflict, GroupResource, NotFound
-from kapi.api.meta import is_deleting, parse_time
+from kapi.api.errors import ApiError, Conflict, NotFound
+from kapi.api.meta import GroupResource, is_deleting, parse_time
 from kapi.client.errors import ClientError
 from kapi.controller.reconcile import Request, Result
 from kapi.controlplane.controllers import names

@@ -18,8 +18,7 @@ from kapi.registry.quota.scopes import scopes_of
 if TYPE_CHECKING:
     import datetime as dt
 
-    from kapi.api.errors import GroupResource
-    from kapi.api.meta import Object
+    from kapi.api.meta import GroupResource, Object
     from kapi.controlplane.controllers.view import ObjectView
     from kapi.registry.quota.amounts import Amounts
     from kapi.registry.quota.evaluators import Evaluator

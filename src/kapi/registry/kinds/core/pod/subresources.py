@@ -17,12 +17,11 @@ from kapi.api.errors import (
     BadRequest,
     Conflict,
     Forbidden,
-    GroupResource,
     PlainError,
     TooManyRequests,
 )
 from kapi.api.go.text import quote
-from kapi.api.meta import format_time, is_deleting
+from kapi.api.meta import GroupResource, format_time, is_deleting
 from kapi.api.selectors import SelectorError, from_label_selector
 from kapi.registry.kinds.core.pod.containers import is_sidecar
 from kapi.registry.kinds.core.pod.defaults import drop_disabled_fields

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kapi.api.errors import GroupKind, InternalError, Invalid
+from kapi.api.errors import InternalError, Invalid
 from kapi.api.fielderror import FieldError, invalid
+from kapi.api.meta import GroupKind
 from kapi.registry.kinds.core.service.families import is_headless, needs_cluster_ip
 from kapi.registry.kinds.core.service.ranges import (
     AllocationError,

@@ -1,6 +1,6 @@
 """The steps a JSONPath is made of: each is a function from a list of values to the next list.
 
-They are what `jsonpath` compiles a path to, and of no use without it. A step that does not fit its values raises
+They are what `path` compiles a path to, and of no use without it. A step that does not fit its values raises
 `Failed`; how much all steps of one search may touch is counted by an `Effort`. Pure.
 """
 

@@ -1,7 +1,7 @@
 r"""JSONPath as Kubernetes writes it: `.spec.ports[0].name`, `.status.conditions[?(@.type=="Ready")].status`.
 
 Custom resource definitions use it for printer columns and selectable fields. A path is read once and becomes a chain
-of functions (`jsonpathsteps`). The dialect is a template language in disguise, the path being what stands between
+of functions (`steps`). The dialect is a template language in disguise, the path being what stands between
 braces, and its oddities are kept because definitions in the wild lean on them: `['a.b']` means `.a.b`, a dot in a key
 is written `\.`, an index outside its list is an error while a missing key is not.
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.api import jsonpathsteps as steps
-from kapi.api.jsonpathsteps import MAX_INT64, MIN_INT64, Bound, Effort, JSONPathError
+from kapi.api.jsonpath import steps
+from kapi.api.jsonpath.steps import MAX_INT64, MIN_INT64, Bound, Effort, JSONPathError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.api.jsonpathsteps import Step
+    from kapi.api.jsonpath.steps import Step
 
 __all__ = ["JSONPathError", "Path", "compile_path", "simple_path"]
 

@@ -1,0 +1,1 @@
+"""JSONPath as Kubernetes writes it: `path` reads one, `steps` are the functions it becomes."""
