@@ -1,7 +1,7 @@
-"""Who says of itself that it belongs to whom: from the uid of an owner to the keys of the objects that name it.
+"""The owner index: from the uid of an owner to the keys of the objects that name it in their ownerReferences.
 
-Kept by the watch caches as they take changes in, so that whoever looks for the dependents of an object finds them
-without reading anything else. What an object says of its owners is its own word: nobody checks here that they exist.
+The watch caches keep it up to date as they take changes in, so that garbage collection finds the dependents of an
+object without reading anything else. That the owners exist is not checked here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ class OwnerIndex:
         self._keys: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
-        """How many uids are named as owners."""
+        """The number of uids that are named as owners."""
         return len(self._keys)
 
     def replace(self, key: str, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> None:
-        """An object names other owners than before; None for none at all."""
+        """Update the owners that an object names; None for none at all."""
         if before == after:
             return
         for uid in before or ():

@@ -1,7 +1,7 @@
-"""Watchers: who is offered the events of a watch cache, what they select, and how the bytes reach them.
+"""Watchers: each is offered the events of a watch cache, selects some, and writes them to a response stream.
 
-A watcher whose peer does not read is cut off when `MAX_PENDING` bytes wait for it. It delays nobody: an event is
-offered without waiting, and what is encoded once serves all watchers that want the same form.
+A watcher whose client does not read is closed when `MAX_PENDING` bytes wait for it. It delays no other: an event is
+offered without waiting, and is encoded once for all watchers that want the same representation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_PENDING = 4 * 1024 * 1024
 
 
 class Encoder(Protocol):
-    """Makes the bytes of one watch event. Watchers with equal `share` keys get the same bytes."""
+    """Encodes watch events. Watchers with equal `share` keys get the same bytes."""
 
     share: object
     """Equal for encoders that produce equal bytes; None for one that must not be shared."""
@@ -29,11 +29,11 @@ class Encoder(Protocol):
 
 
 class Outlet(Protocol):
-    """Where a watcher's bytes go: the part of a response stream the cache needs."""
+    """The response stream of a watcher, as far as the cache uses it."""
 
     @property
     def pending(self) -> int:
-        """Bytes written and not yet taken."""
+        """Bytes written and not yet sent."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -41,12 +41,12 @@ class Outlet(Protocol):
         ...
 
     def abort(self) -> None:
-        """Cut the peer off."""
+        """Close the connection at once."""
         ...
 
 
 class Watcher:
-    """One watch: what it selects, how it is encoded, where it goes.
+    """One watch: its selection, its encoder, its stream.
 
     `matches` is None when everything in `prefix` matches.
     """
@@ -62,7 +62,7 @@ class Watcher:
         self.encoder = encoder
         self.outlet = outlet
         self.after = 0
-        """Events up to here are not wanted: the watch began at a revision that had not been reached."""
+        """Events up to this revision are not sent: the watch began at a revision that had not been reached."""
 
     @property
     def is_idle(self) -> bool:
@@ -81,7 +81,7 @@ class Watcher:
         """Release what the watcher holds."""
 
     def offer(self, events: Iterable[Event]) -> None:
-        """Send what these events mean to this watcher, in one write; cut it off if it does not keep up."""
+        """Send what these events mean to this watcher, in one write; close it if its client does not keep up."""
         chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
         if not chunks:
             return
@@ -98,7 +98,7 @@ class Watcher:
         if kind is None:
             return None
         if kind == "DELETED" and not event.deleted and event.previous is not None:
-            # It left the selection: the peer sees the state it last knew, stamped with this revision.
+            # It left the selection: the client is sent the state it last knew, at this revision.
             item = event.previous.at(item.revision)
         encoder = self.encoder
         if encoder.share is None:

@@ -1,6 +1,6 @@
-"""Where objects are kept: one ordered log of writes to keys.
+"""The store: a multi-version key-value store with one revision counter. It knows keys, bytes and revisions.
 
-Read `interface` first; it is the contract. `memory` and `sqlite` (with its `sqlite_file`, `sqlite_writer` and
-`sqlite_reader`) keep it, and share the change `feed`. `keys` says where an object lies, `compact` decides how much
-history stays, `watchcache` serves reads and watches from what the feed delivers. The backends do not know each other.
+Read `interface` first; it is the contract. `memory` and `sqlite` are the backends; they do not know each other and
+share the change `feed`, the validation of `operations` and the byte accounting of history (`ledger`). `revisionslot` is for
+backends that learn a commit's revision from its answer. `keys` maps objects to keys, `compact` decides when to compact.
 """

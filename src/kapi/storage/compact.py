@@ -1,13 +1,13 @@
-"""How long history stays: at least a span of time, and if asked for no more than a number of revisions.
+"""The compactor: keeps history for a time, and if asked for no more than a number of revisions.
 
-Whoever watches or pages through a list needs the past to resume; who comes too late gets 410 Gone and starts over.
-The promise to clients is 75 seconds; the default keeps 300. Revisions carry no time, so the compactor notes now and
-then which revision it is, and compacts up to the newest note that is old enough: everything after it is at most that
-old. How many bytes that may be is not decided here: the stores have a bound of their own and go before the time is up
-when they must, see `ledger`.
+A client that resumes a watch or a paged list needs history; one that is too late is answered 410 Gone and lists again.
+Clients are promised 75 seconds; the default is 300. Revisions carry no time, so the compactor records at intervals
+which revision the store is at, and compacts to the newest record that is old enough: everything after it is at most
+that old. The bytes that history may take are not decided here: the stores have a bound of their own and compact
+earlier when they must, see `ledger`.
 
 `mark` and `due` are plain functions of the time given to them; only `run` waits. When nothing is written nothing is
-noted, nothing becomes due, and the disk is left alone.
+recorded, nothing becomes due, and the disk is left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kapi.storage.interface import Storage
 
 PROMISED_SECONDS = 75.0
-"""What clients may rely on; no setting goes below it."""
+"""Seconds of history that clients may rely on; no setting is below it."""
 
 
 class _Mark(NamedTuple):
@@ -36,8 +36,8 @@ class _Mark(NamedTuple):
 class Compactor:
     """Compacts a store so that `retention` seconds of history stay.
 
-    `max_revisions` bounds the history of a busy store: beyond it older notes are given up early, but never those of
-    the last `floor` seconds.
+    `max_revisions` bounds the history of a busy store: beyond it older revisions are compacted early, but never those
+    of the last `floor` seconds.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Compactor:
                 await self.step()
                 await asyncio.sleep(self._interval)
         except StorageFailed:
-            return  # The store has told its owner; there is nothing to add.
+            return  # The store has called `on_failure`; there is nothing to add.
 
     async def step(self) -> None:
-        """Note the revision, and compact if something is due."""
+        """Record the revision, and compact if something is due."""
         now = self._clock.monotonic()
         self.mark(now)
         revision = self.due(now)
@@ -81,22 +81,22 @@ class Compactor:
             await self._storage.compact(revision)
 
     def mark(self, now: float) -> None:
-        """Note the revision, if it has moved since the last note."""
+        """Record the revision, if it has moved since the last record."""
         revision = self._storage.revision
         if not self._marks or self._marks[-1].revision < revision:
             self._marks.append(_Mark(now, revision))
 
     def due(self, now: float) -> int:
-        """The revision to compact to, 0 for none; forgets the notes it uses up."""
+        """The revision to compact to, 0 for none; drops the records it has used."""
         reached = 0
-        # The newest note stays: it says that nothing was written since, and keeps the revision from being noted again.
-        while len(self._marks) > 1 and self._is_spent(self._marks[0], now):
+        # The newest record stays: nothing was written since, and without it the revision would be recorded again.
+        while len(self._marks) > 1 and self._is_expired(self._marks[0], now):
             reached = self._marks.popleft().revision
-        if self._marks and self._is_spent(self._marks[0], now):
+        if self._marks and self._is_expired(self._marks[0], now):
             reached = self._marks[0].revision
         return reached if reached > self._storage.compacted else 0
 
-    def _is_spent(self, mark: _Mark, now: float) -> bool:
+    def _is_expired(self, mark: _Mark, now: float) -> bool:
         age = now - mark.time
         is_crowded = 0 < self._max_revisions < self._storage.revision - mark.revision
         return age >= self._retention or (is_crowded and age >= self._floor)

@@ -1,7 +1,7 @@
-"""Where an object lies in the store: `/registry/<group|core>/<resource>/[<namespace>/]<name>`.
+"""The keys of objects: `/registry/<group|core>/<resource>/[<namespace>/]<name>`.
 
 Keys are the wall between kinds and between namespaces: a list reads one prefix, so a segment that could climb out of
-its prefix would read someone else's objects. That has happened to others (CVE-2015-5305: `..` in a name;
+its prefix would read the objects of others. That has happened elsewhere (CVE-2015-5305: `..` in a name;
 CVE-2022-3162: a prefix without its closing slash). Hence every segment is checked here, whatever was checked before,
 and every prefix ends with `/`. Pure functions; no I/O.
 
@@ -27,7 +27,7 @@ CORE = "core"
 RESERVATIONS = "reservations"
 """What stands in place of a group in the keys of reservations."""
 
-# One pattern for all segments: not a slash (path), not a percent sign (somebody may unquote once more), no control
+# One pattern for all segments: not a slash (path), not a percent sign (it may be unquoted once more), no control
 # character, no lone surrogate (cannot be written as UTF-8).
 _SEGMENT = re.compile("[^/%\\x00-\\x1f\\x7f\\ud800-\\udfff]+")
 _LAST_CHARACTER = 0x10FFFF
@@ -38,7 +38,7 @@ class InvalidKey(ValueError):
 
 
 class Location(NamedTuple):
-    """What a key says. `group` is empty for the core group, `namespace` for cluster-scoped objects."""
+    """The parts of a key. `group` is empty for the core group, `namespace` for cluster-scoped objects."""
 
     group: str
     resource: str

@@ -59,7 +59,7 @@ class MemoryStorage:
         self._revision = 0
         self._compacted = 0
         self._finished = 0
-        # Versions of a key in revision order; a key leaves with its last version.
+        # Versions of a key in revision order; a key is removed with its last version.
         self._versions: dict[str, list[_Version]] = {}
         # The same keys in order, for ranges.
         self._keys: list[str] = []
@@ -112,7 +112,7 @@ class MemoryStorage:
             value = operation.draft.render(revision) if isinstance(operation, Put) else None
             changes.append(Change(revision, operation.key, value, operation.note))
             self._write(revision, operation.key, value)
-        # Without the notes: they are for those who follow now.
+        # Without the notes, which are for live followers.
         self._log.append([Change(revision, key, value) for _, key, value, _ in changes])
         self._limit_history()
         self._publish(changes)

@@ -48,7 +48,11 @@ async def get(context: Context) -> Response:
     if version:
         await wait_until(context, revision_of(version) or 0)
     else:
-        await wait_for_latest(context)
+        # As `wait_for_latest`, without a call: this is the most frequent request there is.
+        hub = context.services.catalog.hub
+        latest = await hub.storage.latest()
+        if latest > hub.revision:
+            await wait_until(context, latest, LATEST_WAIT)
     item = await context.served.stored.fetch(info.namespace, info.name)
     return await object_response(context, 200, view.one(item))
 
@@ -128,7 +132,7 @@ def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None
 def _latest(
     store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, token: Token | None, *, counted: bool
 ) -> tuple[list[Item], ListMeta]:
-    """A page from the cache, as of now; `token` is that of a list that goes on."""
+    """A page from the cache, as of now; `token` is that of a list that is continued."""
     revision, cache = store.hub.revision, store.cache
     first = prefix + token.start if token is not None else ""
     if matches is None and limit > 0:
@@ -143,7 +147,7 @@ def _latest(
     if remaining <= 0:
         return page, ListMeta(revision)
     time = _now(store) if token is None else token.time
-    return _page(page, prefix, Token(revision, "", time), remaining if counted else 0)
+    return _page(page, prefix, revision, time, remaining if counted else 0)
 
 
 async def _next_page(
@@ -189,18 +193,18 @@ async def _at_revision(
                 continue
             if limit and len(found) == limit:
                 remaining = page.more + len(page.entries) - index if matches is None else 0
-                return _page(found, prefix, token, remaining)
+                return _page(found, prefix, token.revision, token.time, remaining)
             found.append(item)
         if not page.more:
             return found, ListMeta(token.revision)
         if matches is None and limit and len(found) == limit:
-            return _page(found, prefix, token, page.more)
+            return _page(found, prefix, token.revision, token.time, page.more)
         start = page.entries[-1].key + "\0"
 
 
-def _page(found: list[Item], prefix: str, token: Token, remaining: int) -> tuple[list[Item], ListMeta]:
-    following = token._replace(start=found[-1].key[len(prefix) :] + "\0")
-    return found, ListMeta(token.revision, following.encode(), remaining)
+def _page(found: list[Item], prefix: str, revision: int, time: int, remaining: int) -> tuple[list[Item], ListMeta]:
+    token = Token(revision, found[-1].key[len(prefix) :] + "\0", time).encode()
+    return found, ListMeta(revision, token, remaining)
 
 
 async def _read(store: Store, prefix: str, start: str, limit: int, token: Token) -> Page:

@@ -1,8 +1,8 @@
 """Watch: the stream of changes of a collection.
 
 A watch is one registration in the watch cache and one open response. It begins with the current state (no
-resourceVersion), or with the events since a revision, and goes on until its time is up, the peer leaves, or the
-peer does not keep up.
+resourceVersion), or with the events since a revision, and lasts until its time is up, the client disconnects, or the
+client does not keep up.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 MIN_TIMEOUT = 1800.0
 BOOKMARK_INTERVAL = 60.0
 LAST_BOOKMARK = 2.0
-"""A bookmark is also sent this long before a watch ends, so that the next one can go on from there."""
+"""A bookmark is also sent this long before a watch ends, so that the next watch can start from there."""
 SLICE = 500
-"""Initial events written between two looks at whether the peer keeps up."""
+"""Initial events written between two checks that the client keeps up."""
 
 
 async def watch(context: Context) -> StreamResponse:
-    """GET with watch=true; the answer is always 200, and what is wrong with the revision comes as an ERROR event."""
+    """GET with watch=true; the answer is always 200, and a bad revision is answered with an ERROR event."""
     view = watch_view_for(context)
     options = list_options(context.query, context.served, watch=True)
     _check_name(context, options)
@@ -47,7 +47,7 @@ async def watch(context: Context) -> StreamResponse:
 
 
 def _check_name(context: Context, options: ListOptions) -> None:
-    """The old `/watch/…/name` form pins the name; a selector may say the same, not another."""
+    """Refuse a field selector that contradicts the name in an old `/watch/…/name` path."""
     name = context.info.name
     pinned = options.fields.requires_exact_match("metadata.name") if options.fields is not None else None
     if name and pinned is not None and pinned != name:
@@ -167,7 +167,7 @@ class _Session:
             watcher.failed.result()
 
     def _ending(self, watcher: Watcher, stream: Stream) -> list[asyncio.Future[None]]:
-        """What ends a watch early: its peer is gone, the definition of the resource changed, its webhook failed."""
+        """What ends a watch early: the client disconnects, the resource is redefined, its conversion webhook fails."""
         ending = [stream.closed]
         if self._context.served.custom is not None:
             ending.append(self._context.served.custom.retired)
@@ -176,7 +176,7 @@ class _Session:
         return ending
 
     def _bookmark(self, stream: Stream, last: int) -> int:
-        """Everything up to the hub's revision has been offered, so saying so is true."""
+        """Send the hub's revision if it has moved; every event up to it has been offered to this watcher."""
         revision = self._context.services.catalog.hub.revision
         if revision > last:
             stream.write(self._view.bookmark(revision, initial=False))

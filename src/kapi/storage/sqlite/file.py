@@ -87,7 +87,7 @@ def revision_at(position: int) -> int:
 
 
 class DirectoryLock:
-    """The exclusive right to a data directory, from construction to `release`."""
+    """The exclusive lock of a data directory, from construction to `release`."""
 
     def __init__(self, directory: Path) -> None:
         self._descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -107,12 +107,12 @@ class DirectoryLock:
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        """Let the next server in. The file stays: removing it would let two servers lock two files of one name."""
+        """Release the lock. The file stays: removing it would let two servers lock two files of one name."""
         os.close(self._descriptor)
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make the data directory, private to its owner, if it is missing; its parent must exist."""
+    """Create the data directory, private to its owner, if it is missing; its parent must exist."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
         _sync_directory(directory.parent)
@@ -122,7 +122,7 @@ def prepare_directory(directory: Path) -> None:
 
 def open_database(directory: Path) -> sqlite3.Connection:
     """The writer's connection, on a database that is ours and can be written."""
-    # Made here rather than by SQLite, for the mode: the files beside it inherit it, and secrets lie in all of them.
+    # Created here rather than by SQLite, for the mode: the -wal and -shm files inherit it, and all hold secrets.
     os.close(os.open(directory / DATABASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = _connect(directory)
     try:
@@ -143,14 +143,14 @@ def open_reader(directory: Path) -> sqlite3.Connection:
 
 
 def _connect(directory: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:
-    # isolation_level None: transactions are where we say, never opened by the module behind our back.
+    # isolation_level None: transactions begin where the code says, never implicitly.
     return sqlite3.connect(
         directory / DATABASE, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=check_same_thread
     )
 
 
 def _check_owner(connection: sqlite3.Connection, directory: Path) -> None:
-    """Refuse a database that is not ours, before anything in it is changed; make the tables in an empty one."""
+    """Refuse a database that is not ours, before anything in it is changed; create the tables in an empty one."""
     application = pragma(connection, "application_id")
     version = pragma(connection, "user_version")
     if application == APPLICATION_ID:
@@ -163,8 +163,8 @@ def _check_owner(connection: sqlite3.Connection, directory: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
         raise StorageUnavailable(f"{directory / DATABASE} is not a Kapi database; choose another data directory")
-    # Makes it possible to shorten the file, which is done when it pays, see `maintenance`. To be chosen now or never;
-    # costs a page in 800, and no speed that could be measured.
+    # Makes it possible to shorten the file, see `maintenance`. Cannot be changed later without a VACUUM; costs a page in
+    # 800, and no speed that could be measured.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     _run(connection, _SCHEMA)
@@ -187,12 +187,12 @@ def _configure(connection: sqlite3.Connection, directory: Path) -> None:
         )
     # FULL: every commit is on disk before it is acknowledged. NORMAL loses acknowledged writes in a power cut.
     connection.execute("PRAGMA synchronous = FULL")
-    # The writer checkpoints by itself, after it has answered, and looks at the result; SQLite's own way ignores errors.
+    # The writer checkpoints after it has answered, and checks the result; SQLite's own checkpoint ignores errors.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_LIMIT}")
     connection.execute("PRAGMA secure_delete = FAST")
     connection.execute("PRAGMA cache_size = -8000")
-    # Takes and returns the write lock: fails now, not at the first write, if the file is read-only or held by others.
+    # Takes and releases the write lock: fails now, not at the first write, if the file is read-only or locked.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ROLLBACK")
 
@@ -207,7 +207,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:
-    """The number a pragma answers with."""
+    """The number that a pragma returns."""
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
 
@@ -223,7 +223,7 @@ def _sync_directory(directory: Path) -> None:
 
 @contextlib.contextmanager
 def explained(directory: Path) -> Iterator[None]:
-    """Turn what the system says about a data directory into `StorageUnavailable` with what to do about it."""
+    """Turn the errors of the system and of SQLite into `StorageUnavailable` with what to do about it."""
     try:
         yield
     except OSError as error:
