@@ -163,8 +163,8 @@ def _check_owner(connection: sqlite3.Connection, directory: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
         raise StorageUnavailable(f"{directory / DATABASE} is not a Kapi database; choose another data directory")
-    # Makes it possible to shorten the file, see `maintenance`. Cannot be changed later without a VACUUM; costs a page in
-    # 800, and no speed that could be measured.
+    # Makes it possible to shorten the file, see `maintenance`. Cannot be changed later without a VACUUM; costs a page
+    # in 800, and no speed that could be measured.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     _run(connection, _SCHEMA)
