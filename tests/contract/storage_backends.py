@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kapi.storage.interface import Change, Draft, Storage
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite.storage import SqliteStorage
-from shared_store import Cluster
+from shared_cluster import Cluster
 
 Scenario = Callable[[Storage], Awaitable[None]]
 

@@ -9,7 +9,7 @@ import pytest
 from storage_backends import Recorder, Subject, value
 
 from kapi.storage.interface import Check, Put, RevisionMismatch, Storage
-from shared_store import Cluster, SharedStorage
+from shared_cluster import Cluster, SharedStorage
 
 Servers = Callable[[Cluster, SharedStorage, SharedStorage], Awaitable[None]]
 

@@ -19,7 +19,7 @@ from storage_backends import Backend, Subject
 
 from kapi.storage.interface import Change, Check, Put, RevisionMismatch
 from kapi.storage.memory import MemoryStorage
-from shared_store import Cluster, SharedStorage
+from shared_cluster import Cluster, SharedStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from api_client import CM, cm, serving
-from shared_store import Cluster
+from shared_cluster import Cluster
 from virtual_time import run
 
 

@@ -1,0 +1,213 @@
+"""A store that several servers share, as several kube-apiservers share one etcd: a double for the contract suite.
+
+`Cluster` is the store: it allocates revisions, and tells every server of its commits later. `SharedStorage` is
+one server's connection to it. It keeps the contract the way an etcd backend would have to: a value is stored without its
+revision, a commit is answered apart from its own watch event, progress is delivered without changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kapi.storage.feed import Feed
+from kapi.storage.interface import (
+    Compacted,
+    Delete,
+    Draft,
+    Entry,
+    FutureRevision,
+    Page,
+    Put,
+    StorageFailed,
+)
+from kapi.storage.memory import MemoryStorage
+from kapi.storage.operations import validate_operations
+from kapi.storage.revisionslot import fill, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kapi.storage.interface import Change, Follower, Operation, Subscription
+
+ELSEWHERE = "elsewhere"
+"""A key that is not below `/`, hence in no feed: another program's data in the same cluster."""
+
+
+class _Unfilled(Draft):
+    """A draft that is stored without its revision."""
+
+    def render(self, revision: int) -> bytes:
+        return pack(self)
+
+
+def _unfilled(operation: Operation) -> Operation:
+    if isinstance(operation, Put):
+        return operation._replace(draft=_Unfilled(*operation.draft), note=None)
+    return operation._replace(note=None) if isinstance(operation, Delete) else operation
+
+
+class Cluster:
+    """The shared store, and the servers connected to it."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStorage()
+        self.servers: list[SharedStorage] = []
+
+    async def connect(self) -> SharedStorage:
+        server = SharedStorage(self)
+        await self.memory.follow(self.memory.revision, server.receive)
+        self.servers.append(server)
+        return server
+
+    async def write_elsewhere(self) -> int:
+        """A commit that no server's feed contains."""
+        entry = await self.memory.get(ELSEWHERE)
+        return await self.memory.put(ELSEWHERE, Draft(b"", b""), entry.revision if entry else 0)
+
+
+class SharedStorage:
+    """One server's connection to a cluster. `hold` keeps what the cluster sends from arriving until `release`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.on_failure: Callable[[BaseException], None] | None = None
+        self._cluster = cluster
+        self._memory = cluster.memory
+        self._feed = Feed()
+        self._revision = cluster.memory.revision
+        self._received: list[tuple[int, Sequence[Change]]] = []
+        self._delivered = asyncio.Condition()
+        self._deliveries: set[asyncio.Future[None]] = set()
+        self._is_held = False
+        self._in_flight: set[asyncio.Future[int]] = set()
+        self._failure: Exception | None = None
+        self._is_closed = False
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    @property
+    def compacted(self) -> int:
+        return self._memory.compacted
+
+    async def latest(self) -> int:
+        await asyncio.sleep(0)
+        return self._memory.revision
+
+    # -- writes
+
+    async def put(self, key: str, draft: Draft, expected: int, note: object = None) -> int:
+        return await self.commit((Put(key, draft, expected, note),))
+
+    async def delete(self, key: str, expected: int, note: object = None) -> int:
+        return await self.commit((Delete(key, expected, note),))
+
+    async def commit(self, operations: Sequence[Operation]) -> int:
+        self._check_open()
+        self._check_failure()
+        validate_operations(operations)
+        answer = asyncio.ensure_future(self._send([_unfilled(operation) for operation in operations]))
+        self._in_flight.add(answer)
+        answer.add_done_callback(self._in_flight.discard)
+        return await asyncio.shield(answer)
+
+    async def _send(self, operations: Sequence[Operation]) -> int:
+        await asyncio.sleep(0)
+        revision = await self._memory.commit(operations)
+        await self._acknowledge(revision)
+        return revision
+
+    async def _acknowledge(self, revision: int) -> None:
+        """Wait until the followers of this server have been called with its own commit."""
+        await self.delivered(revision)
+
+    async def delivered(self, revision: int) -> None:
+        """Wait until the followers of this server have been given a revision."""
+        async with self._delivered:
+            await self._delivered.wait_for(lambda: self._revision >= revision or self._failure is not None)
+        self._check_failure()
+
+    # -- the feed
+
+    def hold(self) -> None:
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self._schedule_delivery()
+
+    def receive(self, revision: int, changes: Sequence[Change]) -> None:
+        """What the cluster sends; it arrives some time later."""
+        self._received.append((revision, [self._filled(change) for change in changes if change.key.startswith("/")]))
+        self._schedule_delivery()
+
+    def _schedule_delivery(self) -> None:
+        delivery = asyncio.ensure_future(self._deliver())
+        self._deliveries.add(delivery)
+        delivery.add_done_callback(self._deliveries.discard)
+
+    def _filled(self, change: Change) -> Change:
+        return change if change.value is None else change._replace(value=fill(change.value, change.revision))
+
+    async def _deliver(self) -> None:
+        for _ in range(3):  # Later than the answer to the commit, which takes its own way.
+            await asyncio.sleep(0)
+        async with self._delivered:
+            while self._received and not self._is_held and self._failure is None:
+                self._publish(*self._received.pop(0))
+            self._delivered.notify_all()
+
+    def _publish(self, revision: int, changes: Sequence[Change]) -> None:
+        self._revision = revision
+        failure = self._feed.publish(revision, changes)
+        if failure is not None:
+            self._failure = failure
+            if self.on_failure is not None:
+                self.on_failure(failure)
+
+    async def follow(self, since: int, follower: Follower) -> Subscription:
+        self._check_open()
+        await asyncio.sleep(0)
+        if since > self._memory.revision:
+            raise FutureRevision(since, self._memory.revision)
+        if since < self.compacted:
+            raise Compacted(since, self.compacted)
+        await self.delivered(since)
+        return await self._feed.attach(since, follower, history=self._history, published=lambda: self._revision)
+
+    async def _history(self, after: int) -> tuple[int, Sequence[Change]]:
+        revision, changes = await self._memory._history(after)
+        reached = min(revision, self._revision)
+        visible = [change for change in changes if change.revision <= reached and change.key.startswith("/")]
+        return reached, [self._filled(change) for change in visible]
+
+    # -- reads
+
+    async def get(self, key: str, revision: int = 0) -> Entry | None:
+        self._check_open()
+        await asyncio.sleep(0)
+        entry = await self._memory.get(key, revision)
+        return None if entry is None else entry._replace(value=fill(entry.value, entry.revision))
+
+    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        self._check_open()
+        await asyncio.sleep(0)
+        page = await self._memory.range(prefix, start=start, limit=limit, revision=revision)
+        return page._replace(entries=[e._replace(value=fill(e.value, e.revision)) for e in page.entries])
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        await self._memory.compact(revision)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageFailed("the store has been closed")
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise StorageFailed(f"a follower of the change feed failed: {self._failure}") from self._failure
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
