@@ -261,7 +261,9 @@ def _zero(node: Node) -> Callable[[], Any]:
         return lambda: None
     if node.type == "array":
         return list
-    if node.ref or node.type == "object":
+    if node.ref:
+        return lambda: empty_struct(node.ref)
+    if node.type == "object":
         return dict
     zero = _ZEROES[node.type]
     return lambda: zero
