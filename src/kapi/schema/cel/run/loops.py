@@ -11,15 +11,12 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.run.code import LIMIT, SPENT, BudgetExceeded, Code, Frame, Run
+from kapi.schema.cel.run.gotypes import value_type
 from kapi.schema.cel.run.paths import accumulator, variable
 from kapi.schema.cel.syntax.ast import Call, Comprehension, Literal, MapExpr
 from kapi.schema.cel.types import BOOL, LIST, MAP
 from kapi.schema.cel.values import (
-    Duration,
     EvaluationError,
-    Optional,
-    Timestamp,
-    Uint,
     is_list,
     no_such_overload,
 )
@@ -79,7 +76,7 @@ def _iteration(type_name: str, *, two: bool) -> Iterate:
 def _elements(value: Any) -> Iterator[Any]:
     if isinstance(value, dict) or is_list(value):
         return iter(value)
-    raise EvaluationError(f"got '{_go_type(value)}', expected iterable type")
+    raise EvaluationError(f"got '{value_type(value)}', expected iterable type")
 
 
 def _pairs(value: Any) -> Iterator[Any]:
@@ -87,25 +84,7 @@ def _pairs(value: Any) -> Iterator[Any]:
         return iter(value.items())
     if is_list(value):
         return iter(list(enumerate(value)))
-    raise EvaluationError(f"unsupported comprehension range type: {_go_type(value)}")
-
-
-_GO_TYPES: Final[dict[type, str]] = {
-    bool: "types.Bool",
-    int: "types.Int",
-    Uint: "types.Uint",
-    float: "types.Double",
-    str: "types.String",
-    bytes: "types.Bytes",
-    type(None): "types.Null",
-    Timestamp: "types.Timestamp",
-    Duration: "types.Duration",
-    Optional: "*types.Optional",
-}
-
-
-def _go_type(value: Any) -> str:
-    return _GO_TYPES.get(type(value), "*types.Type")
+    raise EvaluationError(f"unsupported comprehension range type: {value_type(value)}")
 
 
 # -- all, exists ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.schema.cel.run.code import SPENT, Frame, Run
+from kapi.schema.cel.run.gotypes import native_type
 from kapi.schema.cel.types import (
     BOOL,
     BYTES,
@@ -33,7 +34,6 @@ from kapi.schema.cel.values import (
     Optional,
     Timestamp,
     Uint,
-    is_list,
     is_zero,
     show,
     type_of,
@@ -56,19 +56,6 @@ _ZEROS: Final[dict[str, Any]] = {
     LIST: [],
     MAP: {},
     OPTIONAL: NONE,
-}
-_GO_TYPES: Final[dict[type, str]] = {
-    bool: "bool",
-    int: "int64",
-    Uint: "uint64",
-    float: "float64",
-    str: "string",
-    bytes: "[]uint8",
-    dict: "map[ref.Val]ref.Val",
-    Constructed: "map[string]interface {}",
-    type(None): "structpb.NullValue",
-    Timestamp: "time.Time",
-    Duration: "time.Duration",
 }
 
 
@@ -121,8 +108,7 @@ def _check_type(made: Object, name: str, value: Any) -> None:
         return
     if isinstance(wanted, Object) and (value is None or isinstance(value, dict)):
         return
-    given = "[]ref.Val" if is_list(value) else _GO_TYPES.get(type(value), type_of(value).name)
-    raise EvaluationError(f"unexpected type {given} for {made.name}Type '{name}' field")
+    raise EvaluationError(f"unexpected type {native_type(value)} for {made.name}Type '{name}' field")
 
 
 def read_field(value: Constructed, name: str) -> Any:
