@@ -36,7 +36,7 @@ _UTC_NAMES: Final = frozenset({"", "UTC", "Local"})
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """A moment in RFC 3339; None when it is not one. Raises when it is not in the years 1 to 9999."""
+    """Parse a timestamp in RFC 3339; None when it is not one. Raises when it is not in the years 1 to 9999."""
     try:
         seconds, fraction, offset = parse_rfc3339(text)
     except BadTime:
@@ -45,7 +45,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """A span such as `1h30m` or `-1.5s`; None when it is not one."""
+    """Parse a duration such as `1h30m` or `-1.5s`; None when it is not one."""
     try:
         return Duration(durations.parse_duration(text))
     except ValueError:
@@ -53,7 +53,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def format_timestamp(moment: Timestamp) -> str:
-    """A moment in RFC 3339 at its own offset, with as many digits of fraction as it needs."""
+    """Format a timestamp in RFC 3339 at its own offset, with as many digits of fraction as it needs."""
     clock = clock_of(moment, moment.offset)
     fraction = f".{clock.nanos:09d}".rstrip("0") if clock.nanos else ""
     zone = "Z"
@@ -82,7 +82,7 @@ class Clock(NamedTuple):
 
 
 def clock_of(moment: Timestamp, offset: int = 0) -> Clock:
-    """The clock so many seconds east of Greenwich."""
+    """The clock at an offset in seconds east of UTC."""
     seconds, nanos = divmod(moment.nanos, SECOND)
     days, rest = divmod(seconds + offset, _DAY)
     # 400 years later, so that offsets cannot leave the years that Python knows.
@@ -139,14 +139,14 @@ def reader(part: Callable[[Clock], int]) -> tuple[Callable[[Timestamp], int], Ca
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """A moment, if it is in the years 1 to 9999."""
+    """A timestamp, if it is in the years 1 to 9999."""
     if not FIRST_SECOND <= nanos // SECOND <= LAST_SECOND:
         raise EvaluationError("timestamp overflow")
     return Timestamp(nanos, offset)
 
 
 def checked_duration(nanos: int) -> Duration:
-    """A span, if it fits 64 bits."""
+    """A duration, if it fits 64 bits."""
     if not MIN_INT <= nanos <= MAX_INT:
         raise EvaluationError("integer overflow")
     return Duration(nanos)

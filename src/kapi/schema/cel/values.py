@@ -47,7 +47,7 @@ class Uint(int):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """A span of time in nanoseconds, within 64 bits."""
+    """A duration in nanoseconds, within 64 bits."""
 
     nanos: int
 
@@ -57,9 +57,9 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timestamp:
-    """A moment in nanoseconds since the epoch, of the years 1 to 9999, and how many seconds east it was written.
+    """A timestamp in nanoseconds since the epoch, in the years 1 to 9999, with its UTC offset in seconds.
 
-    Two moments are equal and ordered by when they are; the offset only shows in text.
+    Timestamps are compared without their offset, which only shows in text.
     """
 
     nanos: int
@@ -146,7 +146,7 @@ class Concat(Sequence[Any]):
 
 
 class Opaque:
-    """A value of a library, such as an address. Comparing it with another type is an error, not false."""
+    """A value of a library, such as an address. Comparing it with a value of another type is an error, not false."""
 
     __slots__ = ()
     cel_type: ClassVar[Type]
@@ -204,7 +204,7 @@ _PLAIN: Final = frozenset({str, int, bool, bytes, Uint, float, Duration, Timesta
 
 
 def type_of(value: Any) -> Type:
-    """The type of a value at run time; lists and maps do not tell of what."""
+    """The type of a value at run time; lists and maps without those of their elements."""
     found = _TYPES.get(type(value))
     if found is not None:
         return found
@@ -220,7 +220,7 @@ def is_list(value: Any) -> bool:
 
 
 def no_such_overload() -> NoReturn:
-    """The error of an operation on types that it is not for."""
+    """Raise the error of an operation on values of wrong types."""
     raise EvaluationError("no such overload")
 
 
@@ -354,7 +354,7 @@ def is_zero(value: Any) -> bool:
 
 
 def seconds_of(nanos: int) -> float:
-    """Seconds of a span, as Go computes them: whole seconds plus the rest, so that rounding is the same."""
+    """The seconds of a duration, as Go computes them: whole seconds plus the rest, so that rounding is the same."""
     whole, rest = divmod(abs(nanos), SECOND)
     seconds = whole + rest / 1e9
     return -seconds if nanos < 0 else seconds

@@ -1,1 +1,1 @@
-"""The types of an expression: what its names and calls refer to, and what is wrong with it."""
+"""Type checking: the types of an expression, and the declarations that its names and calls refer to."""

@@ -108,14 +108,14 @@ class _Checker:
         self._types[expr.id] = type_
         return type_
 
-    def _complain(self, at: Expr | StructField, message: str) -> None:
+    def _report(self, at: Expr | StructField, message: str) -> None:
         self.issues.append(Issue(at.offset, message))
 
     def _mismatch(self, expr: Expr, expected: Type, found: Type) -> None:
-        self._complain(expr, f"expected type '{expected}' but found '{found}'")
+        self._report(expr, f"expected type '{expected}' but found '{found}'")
 
     def _undeclared(self, expr: Expr, name: str) -> Type:
-        self._complain(expr, f"undeclared reference to '{name}' (in container '')")
+        self._report(expr, f"undeclared reference to '{name}' (in container '')")
         return ERROR
 
     # Names and fields.
@@ -158,16 +158,16 @@ class _Checker:
         if isinstance(type_, Object):
             found = type_.fields.get(field) or (type_.fields.get(f"__{field}__") if field in RESERVED else None)
             if found is None:
-                self._complain(expr, f"undefined field '{field}'")
+                self._report(expr, f"undefined field '{field}'")
                 return ERROR
             return found
         if type_.name == MAP:
             return type_.params[1]
         if isinstance(type_, Param):
             # It may turn out to be anything, so it must not be bound to one type later.
-            self._substitutions.fits(DYN, type_)
+            self._substitutions.is_assignable(DYN, type_)
         elif type_.name not in _ANYTHING:
-            self._complain(expr, f"type '{type_}' does not support field selection")
+            self._report(expr, f"type '{type_}' does not support field selection")
         return DYN
 
     # Calls.
@@ -195,7 +195,7 @@ class _Checker:
         return self._resolve(expr, [self._check(expr.target), *args])
 
     def _resolve(self, expr: Call, args: list[Type]) -> Type:
-        """The result of a call: what its overloads agree on, of those that the arguments fit."""
+        """The result type of a call: that of the matching overloads, `dyn` when they differ."""
         overloads = self._functions.get(expr.function)
         if overloads is None:
             return self._undeclared(expr, expr.function)
@@ -221,7 +221,7 @@ class _Checker:
     def _logic(self, expr: Call, args: list[Type], overload: Overload) -> Type:
         is_fine = True
         for arg, type_ in zip(expr.args, args, strict=True):
-            if not self._substitutions.fits(type_, BOOL):
+            if not self._substitutions.is_assignable(type_, BOOL):
                 self._mismatch(arg, BOOL, type_)
                 is_fine = False
         if not is_fine:
@@ -238,13 +238,13 @@ class _Checker:
         if fresh:
             wanted = tuple([_instantiate(one, fresh) for one in wanted])
             result = _instantiate(result, fresh)
-        return self._substitutions.resolve(result) if self._substitutions.all_fit(args, wanted) else None
+        return self._substitutions.resolve(result) if self._substitutions.are_assignable(args, wanted) else None
 
     def _no_overload(self, expr: Call, args: Sequence[Type]) -> Type:
         shown = [str(self._substitutions.resolve(arg, or_dyn=True)) for arg in args]
         receiver = f"{shown.pop(0)}." if expr.target is not None else ""
         signature = f"{receiver}({', '.join(shown)})"
-        self._complain(expr, f"found no matching overload for '{expr.function}' applied to '{signature}'")
+        self._report(expr, f"found no matching overload for '{expr.function}' applied to '{signature}'")
         return ERROR
 
     # Lists, maps and objects.
@@ -274,10 +274,10 @@ class _Checker:
         return type_
 
     def _join(self, before: Type | None, type_: Type) -> Type:
-        """The type of the elements so far. That they are of one type is asked later, where it is asked at all."""
+        """The type of the elements so far. `literals` checks later that they are of one type."""
         if before is None:
             return type_
-        return most_general(before, type_) if self._substitutions.fits(before, type_) else DYN
+        return most_general(before, type_) if self._substitutions.is_assignable(before, type_) else DYN
 
     def _struct(self, expr: StructExpr) -> Type:
         found = self._declared(expr, expr.name)
@@ -285,29 +285,27 @@ class _Checker:
             return self._undeclared(expr, expr.name)
         made: Type = ERROR
         if found.name != TYPE:
-            self._complain(expr, f"'{found.name}' is not a type")
+            self._report(expr, f"'{found.name}' is not a type")
         elif isinstance(found.params[0], Object):
             made = found.params[0]
         else:
-            self._complain(expr, f"'{found.params[0].name}' is not a message type")
+            self._report(expr, f"'{found.params[0].name}' is not a message type")
         for one in expr.fields:
             type_ = self._check(one.value)
             expected = self._initialized(expr, one, made)
             type_ = self._present(one.value, type_) if one.optional else type_
-            if not self._substitutions.fits(expected, type_):
-                self._complain(
-                    one, f"expected type of field '{one.name}' is '{expected}' but provided type is '{type_}'"
-                )
+            if not self._substitutions.is_assignable(expected, type_):
+                self._report(one, f"expected type of field '{one.name}' is '{expected}' but provided type is '{type_}'")
         return made
 
     def _initialized(self, expr: StructExpr, one: StructField, made: Type) -> Type:
         """The type of a field that an object is constructed with."""
         if not isinstance(made, Object):
-            self._complain(one, f"unexpected failed resolution of '{expr.name}'")
+            self._report(one, f"unexpected failed resolution of '{expr.name}'")
             return ERROR
         found = made.fields.get(one.name)
         if found is None:
-            self._complain(one, f"undefined field '{one.name}'")
+            self._report(one, f"undefined field '{one.name}'")
         return found or ERROR
 
     # Loops.
@@ -332,18 +330,18 @@ class _Checker:
         if over.name == MAP:
             return over.params[0], over.params[1]
         if isinstance(over, Param) or over.name in _ANYTHING:
-            self._substitutions.fits(DYN, over)
+            self._substitutions.is_assignable(DYN, over)
             return DYN, DYN
         reason = "cannot be range of a comprehension (must be list, map, or dynamic)"
-        self._complain(expr.range, f"expression of type '{over}' {reason}")
+        self._report(expr.range, f"expression of type '{over}' {reason}")
         return ERROR, ERROR
 
     def _assert(self, expr: Expr, expected: Type, found: Type) -> None:
-        if not self._substitutions.fits(expected, found):
+        if not self._substitutions.is_assignable(expected, found):
             self._mismatch(expr, expected, found)
 
     def _declare(self, *variables: tuple[str, Type]) -> list[tuple[str, Type | None]]:
-        """Declares the variables of a loop, and returns what they hide."""
+        """Declare the variables of a loop; return the ones they hide."""
         hidden = [(name, self._locals.get(name)) for name, _ in variables]
         self._locals.update(variables)
         return hidden
@@ -376,7 +374,7 @@ def _instantiate(type_: Type, fresh: Mapping[str, Param]) -> Type:
 
 
 def _cannot_fit(args: Sequence[Type], wanted: Sequence[Type]) -> bool:
-    """A quick look at names that spares most overloads the full comparison."""
+    """Return True if an overload is ruled out by the names of types alone, without the full comparison."""
     for have, want in zip(args, wanted, strict=True):
         if (
             have.name != want.name

@@ -35,19 +35,19 @@ _TEXT: Final = frozenset(
     }
 )
 _HEX: Final = _WHOLE | {STRING.name, BYTES.name}
-_HEX_COMPLAINT: Final = "only integers, byte buffers, and strings can be formatted as hex"
-_TEXT_COMPLAINT: Final = (
+_HEX_MESSAGE: Final = "only integers, byte buffers, and strings can be formatted as hex"
+_TEXT_MESSAGE: Final = (
     "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, "
     "durations, and timestamps"
 )
 _CLAUSES: Final = {
-    "s": (_TEXT, _TEXT_COMPLAINT),
+    "s": (_TEXT, _TEXT_MESSAGE),
     "d": (_WHOLE, "decimal clause can only be used on integers"),
     "f": (_FLOAT, "fixed-point clause can only be used on doubles"),
     "e": (_FLOAT, "scientific clause can only be used on doubles"),
     "b": (_WHOLE | {BOOL.name}, "only integers and bools can be formatted as binary"),
-    "x": (_HEX, _HEX_COMPLAINT),
-    "X": (_HEX, _HEX_COMPLAINT),
+    "x": (_HEX, _HEX_MESSAGE),
+    "X": (_HEX, _HEX_MESSAGE),
     "o": (_WHOLE, "octal clause can only be used on integers"),
 }
 _CLAUSE: Final = re.compile(r"%(%|(?:\.([0-9]*))?([\s\S]?))")
@@ -89,11 +89,11 @@ def _check_clause(checked: Checked, clause: re.Match[str], args: Sequence[Expr],
         _check_precision(precision, letter)
     if letter not in _CLAUSES:
         raise _Refused(f'could not parse formatting clause: unrecognized formatting clause "{letter}"')
-    allowed, complaint = _CLAUSES[letter]
+    allowed, message = _CLAUSES[letter]
     wrong = _unsuited(checked, args[index], allowed, is_deep=letter == "s")
     if wrong is not None:
         given = checked.types[wrong.id].name
-        raise _Refused(f"error during formatting: {complaint}, was given {given}", wrong)
+        raise _Refused(f"error during formatting: {message}, was given {given}", wrong)
 
 
 def _check_precision(precision: str, letter: str) -> None:
@@ -109,7 +109,7 @@ def _check_precision(precision: str, letter: str) -> None:
 
 
 def _unsuited(checked: Checked, arg: Expr, allowed: frozenset[str], *, is_deep: bool) -> Expr | None:
-    """The part of an argument that cannot be formatted; texts are made of lists and maps with all that they hold."""
+    """The part of an argument that cannot be formatted, if any; `%s` formats lists and maps with their elements."""
     name = checked.types[arg.id].name
     if name != DYN.name and name not in allowed:
         return arg

@@ -20,7 +20,7 @@ _WORK_PER_CHARACTER: Final = 100
 
 
 class TooComplex(Exception):
-    """The types of an expression grew beyond what is worth looking at."""
+    """The types of an expression are too large to be checked."""
 
 
 def is_exact(left: Type, right: Type) -> bool:
@@ -33,18 +33,18 @@ def is_exact(left: Type, right: Type) -> bool:
 
 
 def most_general(left: Type, right: Type) -> Type:
-    """Of two types that fit together, the one that says less."""
-    return left if _says_less(left, right) else right
+    """The more general of two types that are assignable to each other."""
+    return left if _is_as_general(left, right) else right
 
 
-def _says_less(left: Type, right: Type) -> bool:
-    """Return True if the left type says as much as the right one, or less."""
+def _is_as_general(left: Type, right: Type) -> bool:
+    """Return True if the left type is as general as the right one, or more."""
     if left.name == DYN.name or isinstance(left, Param):
         return True
     if right.name == DYN.name or isinstance(right, Param) or left.name != right.name:
         return False
     return left.name == TYPE or (
-        len(left.params) == len(right.params) and all(map(_says_less, left.params, right.params))
+        len(left.params) == len(right.params) and all(map(_is_as_general, left.params, right.params))
     )
 
 
@@ -66,17 +66,17 @@ class Substitutions:
         self._work = _LEAST_WORK + _WORK_PER_CHARACTER * source_length
 
     def fresh(self) -> Param:
-        """A parameter that nothing is known about."""
+        """A new type parameter, bound to nothing."""
         self._parameters += 1
         return Param(f"_var{self._parameters - 1}")
 
-    def fits(self, left: Type, right: Type) -> bool:
-        """Return True if one type can stand where the other is expected; binds parameters if so."""
-        return self.all_fit((left,), (right,))
+    def is_assignable(self, left: Type, right: Type) -> bool:
+        """Return True if one type is assignable to the other; binds parameters if so."""
+        return self.are_assignable((left,), (right,))
 
-    def all_fit(self, left: Sequence[Type], right: Sequence[Type]) -> bool:
-        """Return True if types fit pairwise, all of them or none."""
-        fit = len(left) == len(right) and all(map(self._fits, left, right))
+    def are_assignable(self, left: Sequence[Type], right: Sequence[Type]) -> bool:
+        """Return True if all types are assignable pairwise; binds parameters only if so."""
+        fit = len(left) == len(right) and all(map(self._is_assignable, left, right))
         if not fit:
             for name, before in reversed(self._undo):
                 if before is None:
@@ -87,7 +87,7 @@ class Substitutions:
         return fit
 
     def resolve(self, type_: Type, *, or_dyn: bool = False) -> Type:
-        """The type with parameters replaced by what they stand for; by `dyn` if that is unknown and `or_dyn`."""
+        """The type with parameters replaced by their bindings; with `or_dyn`, unbound ones by `dyn`."""
         while isinstance(type_, Param):
             found = self._bound.get(type_.name)
             if found is None:
@@ -103,13 +103,13 @@ class Substitutions:
             return type_
         return Type(type_.name, resolved)
 
-    def _fits(self, left: Type, right: Type) -> bool:
+    def _is_assignable(self, left: Type, right: Type) -> bool:
         if isinstance(right, Param):
-            fits, is_known = self._stands_for(right, left)
+            fits, is_known = self._assign(right, left)
             if fits or is_known:
                 return fits
         if isinstance(left, Param):
-            return self._stands_for(left, right)[0]
+            return self._assign(left, right)[0]
         if left.name in _ANYTHING or right.name in _ANYTHING:
             return True
         if left.name == NULL.name:
@@ -121,10 +121,10 @@ class Substitutions:
         if not left.params or left.name == TYPE:
             return len(left.params) == len(right.params) or left.name == TYPE
         self._spend()
-        return len(left.params) == len(right.params) and all(map(self._fits, left.params, right.params))
+        return len(left.params) == len(right.params) and all(map(self._is_assignable, left.params, right.params))
 
-    def _stands_for(self, param: Param, type_: Type) -> tuple[bool, bool]:
-        """Return True if a parameter can stand for a type, and whether it was known before what it stands for."""
+    def _assign(self, param: Param, type_: Type) -> tuple[bool, bool]:
+        """Bind a parameter to a type: return True if that is possible, and True if it was bound before."""
         self._spend()
         if isinstance(type_, Param) and param.name == type_.name:
             return True, True
@@ -136,7 +136,7 @@ class Substitutions:
             return True, False
         if known is type_:
             return True, True
-        if not self._fits(type_, known):
+        if not self._is_assignable(type_, known):
             return False, True
         general = most_general(type_, known)
         if general is not known and not self._occurs(param, general):
@@ -148,7 +148,7 @@ class Substitutions:
         self._bound[param.name] = type_
 
     def _occurs(self, param: Param, within: Type) -> bool:
-        """Return True if a parameter is part of a type: it cannot stand for that type then."""
+        """Return True if a parameter is part of a type, and so cannot be bound to it."""
         while isinstance(within, Param):
             if within.name == param.name:
                 return True

@@ -1,1 +1,1 @@
-"""Costs: what an expression may cost at most before it runs, and what its calls cost while it runs."""
+"""Costs: estimates for expressions before they run, and prices of calls at run time."""

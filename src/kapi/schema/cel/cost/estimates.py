@@ -20,11 +20,11 @@ class Estimate(NamedTuple):
     max: int
 
     def plus(self, other: Estimate) -> Estimate:
-        """Both together."""
+        """The sum of both."""
         return Estimate(min(self.min + other.min, LARGEST), min(self.max + other.max, LARGEST))
 
     def times(self, other: Estimate) -> Estimate:
-        """One for each of the other."""
+        """The product of both."""
         return Estimate(min(self.min * other.min, LARGEST), min(self.max * other.max, LARGEST))
 
     def scaled(self, factor: float) -> Estimate:
@@ -42,7 +42,7 @@ def exactly(number: int) -> Estimate:
 
 
 def wrapped(number: int) -> int:
-    """A number as unsigned 64-bit arithmetic without a check leaves it."""
+    """A number after unsigned 64-bit overflow."""
     return number & LARGEST
 
 

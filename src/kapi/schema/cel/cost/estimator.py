@@ -52,7 +52,7 @@ def estimate(
 
 
 class _Path:
-    """The way from a variable to a value, which remembers how it was built.
+    """The path from a variable to a value.
 
     Two paths that grow from one share their buffer, so that the later may overwrite the last step of the earlier.
     cel-go does this with its slices; estimates of nested macros differ without it.
@@ -97,7 +97,7 @@ class _Variable(NamedTuple):
 
 @dataclass(slots=True)
 class _Walk:
-    """One estimate under way. Nodes are known by their ids."""
+    """The state of one estimate. Nodes are identified by their ids."""
 
     checked: Checked
     input_size: Sizes
@@ -198,7 +198,7 @@ class _Walk:
         return base.plus(total)
 
     def _after_call(self, expr: Call, overload: str, size: Estimate | None) -> Estimate | None:
-        """The size of the result, and what else is known of it, after one overload was looked at."""
+        """The size of the result after one overload; also records its path and the sizes of its entries."""
         if overload in ("index_list", "index_map"):
             entries = self._entries(expr.args[0])
             size = entries.values if entries else None

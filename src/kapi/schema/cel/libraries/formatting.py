@@ -164,11 +164,11 @@ def _decimal(item: Any, precision: int | None) -> str:
     return str(item)
 
 
-def _number(item: Any, complaint: str) -> float:
+def _number(item: Any, message: str) -> float:
     if isinstance(item, str) and item in _SPECIAL:
         return _SPECIAL[item]
     if not isinstance(item, float):
-        raise _refused(complaint, item)
+        raise _refused(message, item)
     return item
 
 

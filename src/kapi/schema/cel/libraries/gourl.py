@@ -1,4 +1,4 @@
-"""URLs taken apart as Go does it, with its complaints: expressions see the parts, and users the complaints.
+"""URLs parsed as Go's net/url does it, with its error messages.
 
 Two ways of reading: as a reference, where a fragment is cut off, and as the target of a request, which is absolute.
 """
@@ -25,7 +25,7 @@ _MOST_PARAMETERS: Final = 10_000
 
 
 class BadUrl(ValueError):
-    """A text that is no URL; the message is Go's."""
+    """The text is not a URL; the message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Url:
 
 
 def _decode(text: str) -> str:
-    """Without percent escapes; raises BadUrl at a broken one."""
+    """The text without percent escapes; raises BadUrl for an invalid one."""
     if "%" not in text:
         return text
     start, *rest = text.split("%")
@@ -126,7 +126,7 @@ def _encode(text: str, plain: frozenset[str]) -> str:
 
 
 def _escaped_as(text: str, plain: frozenset[str]) -> str:
-    """As it was written, if that is a valid way of writing it, else escaped anew."""
+    """The text as it was written, if that is a valid encoding, else escaped again."""
     return text if (plain | _LEFT_ALONE).issuperset(text) else _encode(_decode(text), plain)
 
 

@@ -1,4 +1,4 @@
-"""Addresses: `ip('10.0.0.1').family()`, and the strict reading of them that `cidr` and `url` share.
+"""IP addresses: `ip('10.0.0.1').family()`, and the strict parser that `cidr` uses too.
 
 Leading zeros, zones and IPv4 inside IPv6 are refused, each in the words of cel-go.
 """

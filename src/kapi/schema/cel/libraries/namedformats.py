@@ -1,4 +1,4 @@
-"""Named formats: `format.dns1123Label().validate('x')` says what is wrong with a text, or nothing."""
+"""Named formats: `format.dns1123Label().validate('x')` returns the errors of a text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT_TYPE: Final = Type("kubernetes.NamedFormat")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Format(Opaque):
-    """A format: what it says about a text, and how long a pattern it counts as in costs."""
+    """A format: its validation function, and the size of the pattern that costs are counted with."""
 
     cel_type: ClassVar[Type] = FORMAT_TYPE
 
@@ -49,9 +49,9 @@ def _uri(text: str) -> list[str]:
     return []
 
 
-def _schema_format(name: str, complaint: str) -> Validate:
+def _schema_format(name: str, message: str) -> Validate:
     is_valid = VALIDATORS[name]
-    return lambda text: [] if is_valid(text) else [complaint]
+    return lambda text: [] if is_valid(text) else [message]
 
 
 FORMATS: Final[dict[str, Format]] = {
@@ -72,8 +72,8 @@ FORMATS: Final[dict[str, Format]] = {
 
 
 def _validate(form: Format, text: str) -> Optional:
-    complaints = form.validate(text)
-    return Optional(complaints) if complaints else NONE
+    errors = form.validate(text)
+    return Optional(errors) if errors else NONE
 
 
 def _named(name: str) -> Optional:

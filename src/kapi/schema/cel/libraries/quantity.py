@@ -30,7 +30,7 @@ class Amount(Opaque):
         self.is_short = is_short
 
     def same(self, other: Amount) -> bool:
-        """Return True if both are as much."""
+        """Return True if both are the same amount."""
         return self.quantity == other.quantity
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def _compare(left: Amount, right: Amount) -> int:
 
 
 def _whole(amount: Amount) -> int | None:
-    """The value as an integer; None where cel-go sees none, which is not only where there is none."""
+    """The value as an integer; None where cel-go has none, which includes some integers."""
     mantissa, exponent = amount.quantity.mantissa, amount.quantity.exponent
     if not amount.is_short or not 0 <= exponent <= 18:
         return None

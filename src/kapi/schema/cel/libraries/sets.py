@@ -1,4 +1,4 @@
-"""Lists as sets: whether one contains, meets or equals another, whatever the order and the repetitions."""
+"""Set operations on lists: `sets.contains`, `sets.intersects`, `sets.equivalent`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _known(items: Any) -> Callable[[Any], bool]:
-    """A quick test of membership: a hash where values are plain, else a walk."""
+    """A membership test: by hash where all values are strings, else by comparison."""
     if all(type(item) is str for item in items):
         texts = frozenset(items)
         return lambda item: type(item) is str and item in texts

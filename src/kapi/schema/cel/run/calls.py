@@ -1,4 +1,4 @@
-"""Calls: operators and functions, with what they cost, and with the few that do not evaluate all they are given.
+"""Calls of operators and functions, with their costs; some operators do not evaluate all operands.
 
 A call whose overload and argument types are certain calls the implementation directly. Otherwise the operators look
 at the values, and functions are chosen by them. Errors travel as in cel-go: an operator evaluates both sides
@@ -35,7 +35,7 @@ _SCALARS: Final = frozenset({BOOL, INT, UINT, STRING, BYTES})
 
 
 def plan_call(planner: Planner, node: Call) -> Code:
-    """Any call."""
+    """The code of a call."""
     special = _SPECIAL.get(node.function)
     if special is not None:
         return special(planner, node)
@@ -96,12 +96,12 @@ def _choose(planner: Planner, node: Call, arguments: Sequence[Expr]) -> tuple[Im
 
 
 def _is_open(type_: Type) -> bool:
-    """Return True if values of a type may turn out to be of several."""
+    """Return True if the type of values is only known at run time."""
     return type_.name == "dyn" or isinstance(type_, Param) or any(map(_is_open, type_.params))
 
 
 def _fits(wanted: Type, given: Type) -> bool:
-    """Return True if every value of a type is what an overload takes."""
+    """Return True if an overload takes every value of a type."""
     if isinstance(wanted, Param):
         return True
     if wanted.name == "dyn":
@@ -124,7 +124,7 @@ def _dispatch(planner: Planner, function: str, candidates: Sequence[str]) -> Imp
 
 
 def _takes(wanted: Type, value: Any) -> bool:
-    """Return True if a value is of a type; of lists and maps the first item speaks for all."""
+    """Return True if a value is of a type; of lists and maps the first item decides."""
     if isinstance(wanted, Param) or wanted.name == "dyn":
         return True
     if isinstance(wanted, Object) or wanted.name != type_of(value).name:
@@ -242,7 +242,7 @@ def _plan_logic(planner: Planner, node: Call) -> Code:
 
 
 def _logic(first: Run, right: Code, *, decided: bool) -> Run:
-    """`||` or `&&` of what are surely booleans; `decided` is the value that ends the matter."""
+    """`||` or `&&` of operands of type bool; `decided` is the value that decides the result."""
     second, cost = right.run, right.cost
 
     def run(frame: Frame) -> Any:
@@ -311,7 +311,7 @@ def _plan_not_false(planner: Planner, node: Call) -> Code:
 
 
 def _plan_or(planner: Planner, node: Call) -> Code:
-    """`optional.or(optional)` and `optional.orValue(value)`: the right side only when it is needed, and for nothing."""
+    """`optional.or(optional)` and `optional.orValue(value)`: the right side only when it is needed, at no cost."""
     assert node.target is not None
     left, right = planner.plan(node.target), planner.plan(node.args[0])
     first, second, cost, unwraps = left.run, right.run, right.cost, node.function == "orValue"
@@ -391,7 +391,7 @@ def _is_plain(planner: Planner, node: Call) -> bool:
 
 
 def _constant_members(item: Code, members: Any, type_: Type) -> Code | None:
-    """Membership in a list of constants: a set, and for nothing."""
+    """Membership in a list of constants: a set lookup, at no cost."""
     if not members:
         return constant(False)
     if not all(type(member) in _HASHED for member in members):

@@ -25,7 +25,7 @@ FIRST_VARIABLE: Final = 2
 
 
 class BudgetExceeded(Exception):
-    """An expression costs more than it may. Not an EvaluationError: no `||` makes up for it."""
+    """An expression costs more than it may. Not an EvaluationError: `||` does not absorb it."""
 
     def __init__(self, cost: int = 0) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -53,7 +53,7 @@ class Code(NamedTuple):
 
 
 def constant(value: Any) -> Code:
-    """Code that is a value."""
+    """The code of a constant."""
     return Code(lambda frame: value, is_constant=True, value=value)
 
 

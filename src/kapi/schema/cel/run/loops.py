@@ -34,7 +34,7 @@ _UNSET: Final = object()
 
 
 def plan_loop(planner: Planner, node: Comprehension) -> Code:
-    """Any fold."""
+    """The code of a fold."""
     if isinstance(node.condition, Literal) and node.condition.value is False:
         return _plan_binding(planner, node)
     over = planner.plan(node.range)
@@ -119,7 +119,7 @@ def _boolean(test: Run) -> Run:
 def _quantifier(
     over: Run, iterate: Iterate, bind: Bind | int, test: Run, decisive: bool, condition: int, cost: int
 ) -> Run:
-    """A loop that ends at the first decisive answer. Before each round a condition is paid for, also the last one."""
+    """A loop that ends at the first decisive result. A condition is paid for before each round, also the last one."""
     slot = bind if isinstance(bind, int) else -1
 
     def run(frame: Frame) -> Any:

@@ -77,7 +77,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _remainder(left: int, right: int) -> int:
-    """Has the sign of the left side; Python's has that of the right."""
+    """The remainder with the sign of the left side; Python's has that of the right."""
     if right == 0:
         raise EvaluationError("modulus by zero")
     if left == MIN_INT and right == -1:
@@ -131,7 +131,7 @@ def _negate(value: Any) -> Any:
 
 
 def unsupported(function: str, value: Any) -> NoReturn:
-    """The error of a function on a value that it is not for; some types tell less about it."""
+    """Raise the error of a function on a value of a wrong type; for some types it does not name the function."""
     if isinstance(value, (str, Timestamp, Duration)):
         no_such_overload()
     raise EvaluationError(f"no such overload: {function}")

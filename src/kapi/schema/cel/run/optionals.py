@@ -1,4 +1,4 @@
-"""Optional values, and the insertion of entries that the macros making maps are built on, by overload."""
+"""Optional values, and the insertion of map entries that macros expand to, by overload."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _unwrap(items: Any) -> list[Any]:
 
 
 def _insert(entries: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    """Changes the map it is given: only folds can call this, on a map of their own."""
+    """Insert an entry in place: only folds can call this, on a map of their own."""
     if find(entries, key)[0]:
         raise EvaluationError(f"insert failed: key {show(key)} already exists")
     entries[key] = value

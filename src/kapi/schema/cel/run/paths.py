@@ -1,4 +1,4 @@
-"""Variables and what is selected from them: `self.spec.ports[0]`, `has(self.a)`, `self.?a.b`, `(x ? a : b).c`.
+"""Selections from variables: `self.spec.ports[0]`, `has(self.a)`, `self.?a.b`, `(x ? a : b).c`.
 
 A path costs one for its variable and one for each step that is taken. Objects, whose fields a schema names, treat null
 as absent; maps do not. From the first optional step on the result is optional, and a missing value ends the walk for
@@ -74,7 +74,7 @@ def _list_step(value: Any, place: Any) -> Any:
 
 
 def _any_step(value: Any, key: Any) -> Any:
-    """A step from a value whose type is only known now."""
+    """A step from a value whose type is only known at run time."""
     if isinstance(value, dict):
         found = _map_step(value, key)
         # What a schema names is reached by its written name even where the type is not known.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Planner:
-    """Plans one tree. `variables` are the names it wants from outside, in the order of their places."""
+    """Plans one tree. `variables` are the variables that it uses, in the order of their slots."""
 
     def __init__(self, checked: Checked, functions: Functions) -> None:
         self.checked = checked
@@ -45,11 +45,11 @@ class Planner:
         return self.checked.types.get(node.id, DYN)
 
     def overloads(self, node: Expr) -> tuple[str, ...]:
-        """The overloads that may be meant by a call."""
+        """The overloads that a call may resolve to."""
         return self.checked.overloads.get(node.id, ())
 
     def new_slot(self) -> int:
-        """A place in the frame for a variable of a loop."""
+        """A slot in the frame for a variable of a loop."""
         self.slots += 1
         return self.slots - 1
 
@@ -63,7 +63,7 @@ class Planner:
             self._scopes.pop()
 
     def name(self, node: Ident | Select, fallback: str) -> Code:
-        """A name: a type, a variable of a loop around, or a variable from outside."""
+        """The code of a name: a type, a variable of an enclosing loop, or a variable of the environment."""
         name = self.checked.names.get(node.id, fallback)
         for known in self._scopes[::-1]:
             if (code := known.get(name)) is not None:

@@ -24,7 +24,7 @@ _ORDER: Final = ("[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", *LI
 
 
 class Stop(Exception):
-    """Nothing sensible can be read after this point."""
+    """The parser cannot continue after this token."""
 
 
 class Cursor:
@@ -38,58 +38,58 @@ class Cursor:
         self._at = 0
 
     def peek(self, ahead: int = 1) -> Token:
-        """A token further on."""
+        """The token that is so many tokens ahead."""
         return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
 
     def advance(self, count: int = 1) -> Token:
-        """Steps on, and returns the token that was here."""
+        """Advance, and return the token that was current."""
         token = self.token
         self._at += count
         self.token = self._tokens[self._at]
         return token
 
     def expect(self, kind: str, followers: AbstractSet[str]) -> None:
-        """Steps over a token. If it is missing before one of `followers`, it is taken as read."""
+        """Consume a token. If it is missing before one of `followers`, report it and continue."""
         if self.token.kind == kind or self.skips_to({kind}):
             if kind != END:
                 self.advance()
         elif self.token.kind in followers:
-            self.complain(self.token, f"missing '{kind}' at '{self.token.text}'")
+            self.report(self.token, f"missing '{kind}' at '{self.token.text}'")
         else:
             self.mismatch({kind})
 
     def expect_one_of(self, kinds: AbstractSet[str]) -> None:
-        """Stops unless one of these comes, possibly after one token too much."""
+        """Stop unless the current token is one of these, possibly after one extraneous token."""
         if self.token.kind not in kinds and not self.skips_to(kinds):
             self.mismatch(kinds)
 
     def skips_to(self, kinds: AbstractSet[str]) -> bool:
-        """Steps over one token that is too much, if what follows it is what was expected."""
+        """Skip one extraneous token if an expected one follows it; return True if so."""
         token = self.token
         if token.kind == END or self.peek().kind not in kinds:
             return False
-        self.complain(token, f"extraneous input '{token.text}' expecting {_names(kinds)}")
+        self.report(token, f"extraneous input '{token.text}' expecting {_names(kinds)}")
         self.advance()
         return True
 
     def mismatch(self, kinds: AbstractSet[str]) -> NoReturn:
-        """Stops because something else was expected."""
+        """Stop with a mismatched-input error."""
         self.stop(self.token, f"mismatched input '{self.token.text}' expecting {_names(kinds)}")
 
-    def no_way(self, start: Token, token: Token) -> NoReturn:
-        """Stops because nothing in the grammar is written as what stands from one token up to another."""
+    def no_viable_alternative(self, start: Token, token: Token) -> NoReturn:
+        """Stop because no rule of the grammar matches the text from one token to another."""
         text = self._source[start.offset : token.offset + (0 if token.kind == END else len(token.text))]
         if text in (".true", ".false", ".null"):
             self.stop(token, f"mismatched input '{token.text}' expecting {IDENTIFIER}")
         self.stop(token, f"no viable alternative at input '{text}'")
 
     def stop(self, token: Token, message: str) -> NoReturn:
-        """Complains about a token, and gives up."""
-        self.complain(token, message)
+        """Report a token, and stop."""
+        self.report(token, message)
         raise Stop
 
-    def complain(self, token: Token, message: str) -> None:
-        """Notes a mistake of syntax."""
+    def report(self, token: Token, message: str) -> None:
+        """Add a syntax error."""
         self.issues.append(Issue(token.offset, f"Syntax error: {message}"))
 
 

@@ -1,4 +1,4 @@
-"""Cuts the text of an expression into tokens, and reads the values that literals stand for.
+"""The lexer: tokens of an expression, and the values of literals.
 
 Text that starts no token becomes an issue and is skipped, so that the parser can go on and find more. Lexing takes time
 linear in the length of the text.
@@ -52,7 +52,7 @@ _MOST_ISSUES: Final = 100
 
 
 class Token(NamedTuple):
-    """A piece of the source. The kind of a sign or a word of the language is its own text."""
+    """A token. The kind of an operator or keyword is its own text."""
 
     kind: str
     text: str
@@ -60,7 +60,7 @@ class Token(NamedTuple):
 
 
 def tokenize(source: str) -> tuple[list[Token], list[Issue]]:
-    """The tokens, closed by an END token, and what could not be read."""
+    """The tokens, followed by an END token, and the issues of text that is no token."""
     tokens: list[Token] = []
     issues: list[Issue] = []
     at, match = 0, _TOKEN.match
@@ -102,13 +102,13 @@ _MOST_DIGITS: Final = 20
 
 
 def string_value(text: str) -> str:
-    """The string that a quoted literal stands for. ValueError when it escapes something that is no character."""
+    """The value of a string literal. ValueError for an escape that is no character."""
     body, raw = _unquote(text)
     return body if raw else _ESCAPED.sub(_character, body)
 
 
 def bytes_value(text: str) -> bytes:
-    """The bytes that a literal stands for: UTF-8, in which octal and `x` escapes are single bytes."""
+    """The value of a bytes literal: UTF-8, in which octal and `x` escapes are single bytes."""
     body, raw = _unquote(text[1:])
     if raw:
         return _encode(body)

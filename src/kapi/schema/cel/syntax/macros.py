@@ -172,9 +172,9 @@ def _has(make: _Nodes, arg: Expr) -> Expr:
     return make.presence(arg)
 
 
-def _variable(arg: Expr, complaint: str = "argument must be a simple name") -> tuple[str, str]:
+def _variable(arg: Expr, message: str = "argument must be a simple name") -> tuple[str, str]:
     if not isinstance(arg, Ident):
-        raise MacroError(arg, complaint)
+        raise MacroError(arg, message)
     if arg.name == _VISIBLE_ACCUMULATOR:
         raise MacroError(arg, "iteration variable overwrites accumulator variable")
     return arg.name, ""

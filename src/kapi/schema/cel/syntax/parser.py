@@ -84,7 +84,7 @@ class SyntaxErrors(ExpressionErrors):
 
 
 def parse(source: str) -> Expr:
-    """The tree of an expression, macros expanded. SyntaxErrors with all that is wrong, as far as could be seen."""
+    """The tree of an expression, with macros expanded. Raises SyntaxErrors with all issues that could be found."""
     if len(source) > LONGEST:
         message = f"expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
         raise SyntaxErrors(source, [Issue(None, message)])
@@ -150,7 +150,7 @@ class _Open:
 
 
 class _Parser(Cursor):
-    """Reads one expression. It stands either before an operand or behind one."""
+    """Parses one expression. The position is either before an operand or after one."""
 
     def __init__(self, source: str, tokens: list[Token], issues: list[Issue]) -> None:
         super().__init__(source, tokens, issues)
@@ -174,7 +174,7 @@ class _Parser(Cursor):
     # Before an operand.
 
     def _operand(self) -> Term | None:
-        """Reads an operand, or opens a bracket and leaves its content to the next round."""
+        """Read an operand, or open a bracket and leave its content to the next iteration."""
         if self.token.kind in ("!", "-"):
             self._read_prefix()
         token = self.token
@@ -189,7 +189,7 @@ class _Parser(Cursor):
         if kind == ".":
             self.advance()
             if self.token.kind != IDENTIFIER:
-                self.no_way(token, self.token)
+                self.no_viable_alternative(token, self.token)
             return self._name(token.offset, ".")
         if kind == "(":
             self.advance()
@@ -211,7 +211,7 @@ class _Parser(Cursor):
             if count == 1 and follower.kind in _NUMBERS:
                 return  # The sign belongs to the number.
             if follower.kind not in OPERAND or follower.kind == "!":
-                self.no_way(sign, follower)
+                self.no_viable_alternative(sign, follower)
         self.advance(count)
         if count % 2:
             self._open[-1].prefix = (f"{sign.kind}_", sign.offset)
@@ -220,7 +220,7 @@ class _Parser(Cursor):
         sign = self.advance()
         number = self.token
         if number.kind not in _NUMBERS:
-            self.no_way(sign, number)
+            self.no_viable_alternative(sign, number)
         self.advance()
         return self._literal(number, f"-{number.text}", sign.offset)
 
@@ -267,7 +267,7 @@ class _Parser(Cursor):
         return None
 
     def _begin_item(self, bracket: _Open) -> None:
-        """Reads what may stand before an item: the mark of optional ones, and the names of fields."""
+        """Read what may precede an item: the mark of optional ones, and the names of fields."""
         if bracket.kind == _CALL:
             return
         if self.token.kind == "?":
@@ -392,7 +392,7 @@ class _Parser(Cursor):
         if is_optional:
             self.advance()
         elif self.token.kind not in (IDENTIFIER, QUOTED):
-            self.no_way(dot, self.token)
+            self.no_viable_alternative(dot, self.token)
         token = self.token
         name = self._field_name()
         if is_optional:
@@ -480,6 +480,6 @@ class _Parser(Cursor):
             raise Stop
 
     def _placeholder(self, offset: int, message: str) -> Term:
-        """Stands for a part that was wrong, so that the rest can be looked at."""
+        """A placeholder for an invalid part, so that parsing can continue."""
         self.issues.append(Issue(offset, message))
         return Literal(id=self._ids.next(), offset=offset, value=None, type=NULL), 1

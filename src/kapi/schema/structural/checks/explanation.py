@@ -135,7 +135,7 @@ class Explainer:
             refused = Report(found.remaining, distinct=True)
             self._not.explain(value, MISSING, path, refused, _NEVER)
             if not refused.failed:
-                _complain(path, found, "must not validate the schema (not)")
+                _report(path, found, "must not validate the schema (not)")
         return count
 
     def tried(self, value: Any, path: Path, found: Report) -> tuple[Report, int]:
@@ -153,7 +153,7 @@ class Explainer:
             if best is None or count > best[1]:
                 best = result, count
         assert best is not None
-        _complain(path, found, "must validate at least one schema (anyOf)")
+        _report(path, found, "must validate at least one schema (anyOf)")
         found.extend(best[0].errors)
         return best[1]
 
@@ -169,7 +169,7 @@ class Explainer:
         if len(valid) == 1:
             return valid[0]
         which = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-        _complain(path, found, f"must validate one and only one schema (oneOf). {which}")
+        _report(path, found, f"must validate one and only one schema (oneOf). {which}")
         if valid or best is None:
             return 0
         found.extend(best[0].errors)
@@ -184,7 +184,7 @@ class Explainer:
             valid += not result.failed
         if valid < len(self._all):
             which = "" if valid else ". None validated"
-            _complain(path, found, f"must validate all the schemas (allOf){which}")
+            _report(path, found, f"must validate all the schemas (allOf){which}")
         return total
 
     def _explain_items(self, items: list[Any], old: Any, path: Path, found: Report, comparison: Comparison) -> int:
@@ -244,7 +244,7 @@ _NEVER = Comparison()
 """Used where there is no old value to compare with."""
 
 
-def _complain(path: Path, found: Report, what: str) -> None:
+def _report(path: Path, found: Report, what: str) -> None:
     """An error of a junctor: it names the value in its text, and has no field."""
     if not found.full:
         found.add(invalid("", "", f"{quote(join_steps(path))} {what}"))
