@@ -215,7 +215,7 @@ def test_large_objects_are_examples_under_another_name():
 
 
 @pytest.mark.parametrize("sort", EXAMPLES)
-def test_what_is_judged_in_process_is_accepted(sort):
+def test_an_example_is_valid_in_process(sort):
     figure = measure_validation(sort, 0.0)()
     assert figure["value"] > 0
 

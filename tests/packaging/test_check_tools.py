@@ -47,7 +47,7 @@ def test_good_documentation_has_no_problems(documented):
         ("[x](../code.py#part)", "only Markdown files have headings"),
         ("[x](../../outside.md)", "leads out of the repository"),
         ("see /root/.kube/config", "path of one machine"),
-        ("`ls /home/somebody`", "path of one machine"),
+        ("`ls /home/user`", "path of one machine"),
         ("```\ncat /tmp/mine/log\n```", "path of one machine"),
     ],
 )

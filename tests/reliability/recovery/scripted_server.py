@@ -236,7 +236,7 @@ class ScriptedServer:
         if left:
             metadata |= {"continue": f"page-{len(self.requests)}", "remainingItemCount": len(left)}
             self._pages[metadata["continue"]] = revision, left
-        # As the reference: the items of a list do not say what they are.
+        # As in kube-apiserver, the items of a list have no apiVersion and kind.
         items = [{key: obj[key] for key in ("metadata", "data")} for obj in page]
         return _reply(writer, 200, {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items})
 

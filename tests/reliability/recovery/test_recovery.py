@@ -91,7 +91,7 @@ either = pytest.mark.parametrize("streams", [True, False], ids=["streaming", "li
 
 
 @either
-def test_s1_a_watch_that_ends_is_resumed_and_nothing_is_told_twice(streams):
+def test_s1_a_watch_that_ends_is_resumed_and_no_event_is_delivered_twice(streams):
     def check(client, took):
         assert sorted(client.heard) == [("add", name) for name in "abcd"]
         assert took < 1
@@ -102,7 +102,7 @@ def test_s1_a_watch_that_ends_is_resumed_and_nothing_is_told_twice(streams):
 
 @either
 @pytest.mark.parametrize("name", ["S2", "S3", "S10"])
-def test_s2_s3_s10_an_expired_watch_is_followed_by_all_there_is_and_the_deletion_is_told(name, streams):
+def test_s2_s3_s10_an_expired_watch_is_followed_by_a_list_and_the_deletion_is_delivered(name, streams):
     def check(client, took):
         assert ("delete", "a") in client.heard
         assert took < 5

@@ -29,7 +29,7 @@ def test_options_of_the_connection_may_come_before_the_command(run):
 
 
 @pytest.mark.parametrize("spelling", ["--wait=false", "--wait=true", "--wait"])
-def test_delete_waits_for_finalizers_unless_told_not_to(run, spelling):
+def test_delete_waits_for_finalizers_unless_wait_is_false(run, spelling):
     run("create", "-f", "-", stdin=MAP.replace("{name: a}", "{name: a, finalizers: [example.com/x]}"))
     error = run.fails("delete", "cm", "a", spelling, "--timeout", "0.1") if spelling != "--wait=false" else None
     if error is None:

@@ -49,7 +49,7 @@ def test_wide_shows_every_column():
     assert _text(_table(A), wide=True) == "NAME   READY   IMAGES   AGE\na      1       nginx    5s\n"
 
 
-def test_namespace_goes_first_and_labels_last():
+def test_the_namespace_is_the_first_column_and_labels_are_the_last():
     assert _text(_table(A), with_namespace=True, with_labels=True) == (
         "NAMESPACE   NAME   READY   AGE   LABELS\n"
         "ns          a      1       5s    a=1,b=2\n"

@@ -71,7 +71,7 @@ def test_selectors_choose(run):
     assert run("get", "cm", "-l", "app=y", "--show-labels").splitlines()[1].endswith("app=y")
 
 
-def test_all_namespaces_are_told_apart(run):
+def test_a_list_of_all_namespaces_has_a_namespace_column(run):
     run("create", "-f", "-", stdin=cm("everywhere"))
     text = run("get", "cm", "-A", namespace=False)
     assert text.startswith("NAMESPACE ")
@@ -145,7 +145,7 @@ def test_folder_is_created_object_by_object(run):
     assert run.out == "configmap/three created\n"
 
 
-def test_wrong_field_is_refused_unless_told_otherwise(run):
+def test_an_unknown_field_is_refused_unless_validate_is_ignore(run):
     path = run.file(cm() + "datas: {}\n")
     assert 'unknown field "datas"' in run.fails("create", "-f", path)
     run("create", "-f", path, "--validate", "warn")
@@ -153,7 +153,7 @@ def test_wrong_field_is_refused_unless_told_otherwise(run):
     assert run.err == 'Warning: unknown field "datas"\n'
 
 
-def test_invalid_object_is_told_field_by_field(run):
+def test_errors_of_an_invalid_object_are_printed_field_by_field(run):
     text = run.fails(
         "create", "-f", "-", stdin='{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"A b"},"data":{"a b":"x"}}'
     )
@@ -259,7 +259,7 @@ def test_nulls_of_a_new_object_are_not_sent(run):
     assert get(run, "cm", "a")["data"] == {"k": "1"}
 
 
-def test_two_who_apply_on_the_server_both_survive(run):
+def test_fields_of_two_server_side_appliers_are_both_kept(run):
     apply = ["apply", "--server-side", "-f", "-", "--field-manager"]
     one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {one: '1'}\n"
     assert run(*apply, "first", stdin=one) == "configmap/a serverside-applied\n"
@@ -408,7 +408,7 @@ def test_delete_that_makes_no_sense_is_refused(run, arguments, why):
 # -- connections ------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_listening_is_told_in_one_line(run):
+def test_a_refused_connection_is_reported_in_one_line(run):
     error = run.fails("get", "cm", "--server", "https://127.0.0.1:1")
     assert error == "The connection to the server 127.0.0.1:1 was refused - is the control plane running? kapi up\n"
 

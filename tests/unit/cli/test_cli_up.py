@@ -129,7 +129,7 @@ def test_version_is_printed():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_server_says_where_it_is_and_stops_when_told(tmp_path, number):
+def test_the_server_prints_its_address_and_stops_at_a_signal(tmp_path, number):
     config = tmp_path / "conf" / "my.kubeconfig"
     with _up(tmp_path / "data", "--kubeconfig", config) as (process, match):
         assert match[3] == str(config)

@@ -111,7 +111,7 @@ async def test_same_object_is_found_by_class_and_by_every_name(client):
 
 
 @on_server
-async def test_kind_nobody_has_is_said_in_one_sentence(client):
+async def test_an_unknown_kind_is_reported_in_one_sentence(client):
     with pytest.raises(NoMatch, match='no matches for kind "Foo" in version "v1"'):
         await client.get(("v1", "Foo"), "a")
     with pytest.raises(NoMatch, match='doesn\'t have a resource type "foos"'):
@@ -317,9 +317,9 @@ async def test_apply_owns_what_it_says_and_no_more(client):
 
 @on_server
 async def test_apply_needs_a_manager(client):
-    async with Client(client.rest.config) as nobody:
+    async with Client(client.rest.config) as unmanaged:
         with pytest.raises(ValueError, match="apply needs a field manager"):
-            await nobody.apply(network())
+            await unmanaged.apply(network())
 
 
 @on_server

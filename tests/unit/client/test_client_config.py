@@ -141,7 +141,7 @@ def test_explicit_trust_replaces_that_of_the_file(tmp_path):
         ({"user": {"as-user-extra": ["x"]}}, "as-user-extra must be a mapping"),
     ],
 )
-def test_kubeconfig_that_does_not_add_up_is_told_where(tmp_path, changes, why):
+def test_an_inconsistent_kubeconfig_is_reported_with_the_place(tmp_path, changes, why):
     path = _kubeconfig(tmp_path / "c", **changes)
     if why is None:
         ClientConfig.from_kubeconfig(path)
@@ -340,7 +340,7 @@ def test_address_with_a_password_is_refused_without_showing_it():
 
 
 @pytest.mark.parametrize("server", ["https://", "https://x:port", "https://[::1"])
-def test_address_that_names_nobody_is_refused(server):
+def test_an_address_without_a_host_is_refused(server):
     with pytest.raises(ConfigError, match="names no host"):
         ClientConfig(server)
 

@@ -21,7 +21,7 @@ def _headers(server="https://x", **fields):
     return list(_present(Credentials(ClientConfig(server, **fields))).headers)
 
 
-def test_token_goes_before_a_password():
+def test_a_token_wins_over_a_password():
     assert _headers(token="t", username="u", password="p") == [("Authorization", "Bearer t")]
     assert _headers(username="u", password="p") == [("Authorization", "Basic dTpw")]
     assert _headers() == []
@@ -73,7 +73,7 @@ def test_token_file_is_read_again_when_it_changes(tmp_path):
     assert _present(credentials).headers == _bearer("three")
 
 
-def test_token_file_goes_before_a_token_once_it_can_be_read(tmp_path):
+def test_a_token_file_wins_over_a_token_once_it_can_be_read(tmp_path):
     path = tmp_path / "token"
     credentials = Credentials(ClientConfig("https://x", token="first", token_file=path))
     assert _present(credentials).headers == _bearer("first")
@@ -111,7 +111,7 @@ def test_missing_token_file_is_named(tmp_path):
         _headers(token_file=tmp_path / "gone")
 
 
-def test_nothing_secret_goes_where_anybody_can_read_it():
+def test_credentials_are_not_sent_without_tls():
     with pytest.raises(ConfigError, match="not https"):
         Credentials(ClientConfig("http://x", token="t"))
     assert _headers("http://x") == []

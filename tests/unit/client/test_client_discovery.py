@@ -85,7 +85,7 @@ def test_answer_is_remembered_until_it_is_invalidated(admin):
     assert asyncio.run(main()) == 4
 
 
-def test_version_of_the_server_is_told(admin):
+def test_the_version_of_the_server_is_returned(admin):
     async def main():
         async with RESTClient(admin) as rest:
             return await DiscoveryClient(rest).server_version()

@@ -92,7 +92,7 @@ async def test_patches_of_every_type_change_what_they_mention(maps):
 
 
 @on_server
-async def test_two_who_apply_different_fields_both_survive(maps):
+async def test_fields_of_two_appliers_are_both_kept(maps):
     await maps.apply(cm("a", k="1"), field_manager="one")
     after = await maps.apply(cm("a", l="2"), field_manager="two")
     assert after["data"] == {"k": "1", "l": "2"}
@@ -114,7 +114,7 @@ async def test_delete_of_another_object_is_a_conflict(maps):
 
 
 @on_server
-async def test_collection_comes_in_pages_and_goes_at_once(maps):
+async def test_a_collection_is_listed_in_pages_and_deleted_at_once(maps):
     for index in range(5):
         await maps.create({**cm(f"a{index}"), "metadata": {"name": f"a{index}", "labels": {"odd": str(index % 2)}}})
     pages = [page async for page in maps.pages(limit=2)]

@@ -45,7 +45,7 @@ def test_every_reason_has_its_class():
     assert {type(error) for error in RAISED} == ours - apart
 
 
-def test_unknown_reason_is_judged_by_its_code():
+def test_an_unknown_reason_is_classified_by_its_code():
     read = error_from_status({"reason": "StoreReadError", "message": "x", "code": 500})
     assert isinstance(read, errors.InternalError)
     assert (read.reason, read.code, read.message) == ("StoreReadError", 500, "x")
@@ -60,7 +60,7 @@ def test_gone_is_expired():
     assert read.reason == "Gone"
 
 
-def test_reason_goes_before_the_code_and_both_are_kept():
+def test_the_reason_wins_over_the_code_and_both_are_kept():
     read = error_from_status({"reason": "AlreadyExists", "message": "x", "code": 400}, 409)
     assert isinstance(read, errors.AlreadyExists)
     assert read.status()["code"] == 400

@@ -74,12 +74,12 @@ def test_secrets_of_a_plugin_are_not_printed(program):
 
 
 @pytest.mark.parametrize("version", [V1, BETA])
-def test_plugin_is_told_what_is_asked_of_it(program, version):
+def test_a_plugin_gets_its_configuration_in_the_environment(program, version):
     told = json.loads(_ask(_plugin(program("give(token=json.dumps(info))"), api_version=version)).token)
     assert told == {"kind": "ExecCredential", "apiVersion": version, "spec": {"interactive": False}}
 
 
-def test_plugin_is_told_about_the_cluster_when_it_asks(program):
+def test_a_plugin_gets_the_cluster_if_provideClusterInfo_is_set(program):
     plugin = _plugin(
         program("give(token=json.dumps(info['spec']['cluster']))"),
         provide_cluster_info=True,
@@ -177,13 +177,13 @@ def test_rejected_credentials_are_replaced_once(program):
         first = await plugin.credentials()
         plugin.reject(first)
         second = await plugin.credentials()
-        plugin.reject(first)  # somebody was late; the new ones are not to blame
+        plugin.reject(first)  # too late: newer ones are in use
         return first.token, second.token, (await plugin.credentials()).token
 
     assert asyncio.run(main()) == ("0", "1", "1")
 
 
-def test_who_gives_up_does_not_stop_the_plugin_for_the_others(program, tmp_path):
+def test_a_cancelled_caller_does_not_stop_the_plugin_for_the_others(program, tmp_path):
     gate = tmp_path / "gate"
 
     async def main():

@@ -24,7 +24,7 @@ DEPLOYMENTS = _resource("deployments", "Deployment", "apps", short_names=("deplo
 OLD_DEPLOYMENTS = _resource(
     "deployments", "Deployment", "apps", "v1beta1", short_names=("deploy",), categories=("all",)
 )
-# Somebody's resource takes the name of a pod as its short one, and a kind of another name than its plural.
+# A custom resource takes the name of a pod as its short one, and a kind of another name than its plural.
 PODCASTS = _resource("podcasts", "AudioPodcast", "radio.example.com", singular="", short_names=("pods", "pc"))
 ALL = (PODS, EVENTS, DEPLOYMENTS, OLD_DEPLOYMENTS, NEW_EVENTS, PODCASTS)
 
@@ -80,7 +80,7 @@ def test_name_finds_its_resource(name, resource):
 
 
 @pytest.mark.parametrize("name", ["foos", "PO", "deployments.batch", "deployments.v2.apps", "", "."])
-def test_name_that_is_nobodys_finds_nothing(name):
+def test_an_unknown_name_finds_nothing(name):
     with pytest.raises(NoMatch) as raised:
         _by_name(name)
     assert str(raised.value) == f'the server doesn\'t have a resource type "{name.split(".")[0]}"'

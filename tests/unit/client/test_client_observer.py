@@ -58,7 +58,7 @@ def test_an_observer_sees_method_host_and_path_and_nothing_secret(script, http, 
     assert "\r\ntraceparent: 00-1\r\n" in server.requests[0]
 
 
-def test_each_try_is_followed_and_each_observer_hears_of_it(script, http, cut):
+def test_every_observer_is_called_for_each_try(script, http, cut):
     first, second = Notes(), Notes()
 
     async def conversation(rest):

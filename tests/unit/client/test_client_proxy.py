@@ -24,7 +24,7 @@ def test_environment_has_a_proxy_for_each_scheme():
     assert _proxy("http://api", HTTP_PROXY="http://p:1", REQUEST_METHOD="GET") is None
 
 
-def test_config_goes_before_the_environment():
+def test_the_config_wins_over_the_environment():
     assert _proxy("https://api", proxy="http://mine:1", HTTPS_PROXY="http://s:1", NO_PROXY="*") == "http://mine:1"
 
 
@@ -117,7 +117,7 @@ async def _ask_through(tunnel, config, userinfo=""):
         await asyncio.sleep(0)
 
 
-def test_tls_goes_through_the_proxy_untouched(admin):
+def test_tls_is_tunnelled_through_the_proxy(admin):
     tunnel = Tunnel()
     assert asyncio.run(_ask_through(tunnel, admin, "user:word@"))["major"] == "1"
     assert tunnel.asked[0].startswith(f"CONNECT {admin.server.removeprefix('https://')} HTTP/1.1\r\n")

@@ -11,7 +11,7 @@ from kapi.client.transport.ratelimit import TokenBucket
 from virtual_time import LoopClock, run
 
 
-def test_burst_goes_at_once_and_the_rest_in_turn():
+def test_a_burst_is_sent_at_once_and_the_rest_in_turn():
     async def main():
         bucket = TokenBucket(2, 3, clock=LoopClock())
         started = asyncio.get_running_loop().time()

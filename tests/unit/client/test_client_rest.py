@@ -216,7 +216,7 @@ UNAUTHORIZED = b'{"kind":"Status","apiVersion":"v1","message":"Unauthorized","re
 
 
 def _with_token_file(script, authority, path, answers, conversation):
-    """A conversation with a server that speaks TLS, as whoever the token in a file says; and the tokens it saw."""
+    """A conversation with a server that speaks TLS, with a token from a file; and the tokens the server saw."""
     ca_file, files = authority
 
     def identified(config):
@@ -297,7 +297,7 @@ def test_secrets_are_in_no_error_and_no_log(script, http, authority, tmp_path, c
     assert not [text for text in (*texts, caplog.text) if "SECRET" in text]
 
 
-def test_server_without_tls_is_told_apart_from_one_that_lies(http):
+def test_a_server_without_tls_is_reported_as_such(http):
     async def answer(reader, writer):
         await reader.read(5)  # the beginning of a TLS greeting, which is no HTTP
         writer.write(http(400))
@@ -313,7 +313,7 @@ def test_server_without_tls_is_told_apart_from_one_that_lies(http):
     asyncio.run(main())
 
 
-def test_redirect_is_refused_and_nobody_else_is_asked(script, http):
+def test_a_redirect_is_refused_and_not_followed(script, http):
     async def main():
         other = script([http(200, b"{}")])
         async with other.serving():
@@ -326,7 +326,7 @@ def test_redirect_is_refused_and_nobody_else_is_asked(script, http):
     assert asyncio.run(main()) == []
 
 
-def test_nobody_listening_is_told_apart():
+def test_a_refused_connection_has_an_error_of_its_own():
     async def main():
         with socket.create_server(("127.0.0.1", 0)) as gone:
             port = gone.getsockname()[1]
@@ -340,7 +340,7 @@ def test_nobody_listening_is_told_apart():
     assert error.host == f"127.0.0.1:{port}"
 
 
-def test_server_nobody_vouches_for_is_not_talked_to(admin):
+def test_a_server_with_an_untrusted_certificate_is_refused(admin):
     async def main(config):
         async with RESTClient(config) as rest:
             return await rest.request("GET", "/version")

@@ -8,7 +8,7 @@ from kapi.informer.reflector import INITIAL_EVENTS_END
 
 
 class Shelf:
-    """A `ListerWatcher` that streams. `open` is a gate: as long as it is shut, nobody gets an answer."""
+    """A `ListerWatcher` that streams. `open` is a gate: as long as it is shut, requests wait."""
 
     def __init__(self):
         self.revision = 1
@@ -39,7 +39,7 @@ class Shelf:
             watcher.put_nowait(json.dumps({"type": kind, "object": obj}).encode())
 
     async def list_page(self, *, resource_version, limit, continue_):
-        raise AssertionError("it streams, so nobody needs to list it")
+        raise AssertionError("it streams, so it is never listed")
 
     @contextlib.asynccontextmanager
     async def watch(self, *, resource_version, timeout_seconds, initial_events):

@@ -117,7 +117,7 @@ def owned_by(owner, kind, *, controller=True):
 
 
 def test_an_owner_is_reconciled_for_itself_for_what_it_owns_and_for_what_a_mapper_says(config):
-    """A secret is copied into a config map; the copy is mended when somebody breaks it or takes it away."""
+    """A secret is copied into a config map; the copy is restored when it is changed or deleted."""
 
     async def test(host):
         await make_namespace(host, "copies")
@@ -174,7 +174,7 @@ def test_an_owner_is_reconciled_for_itself_for_what_it_owns_and_for_what_a_mappe
     on_host(config, test)
 
 
-def test_an_owner_without_a_namespace_is_found_and_dictionaries_and_metadata_do_as_well(config):
+def test_a_cluster_scoped_owner_is_found_also_from_dictionaries_and_metadata(config):
     async def test(host):
         seen = Seen()
 
@@ -281,8 +281,8 @@ def test_predicates_of_the_builder_apply_to_all_kinds_and_those_of_a_kind_to_tha
         )
         owner = owned_by({"metadata": {"name": "owner", "uid": "1"}}, "Secret")
         every = {"itself": "", "owned": "", "mapped": ""}
-        nobody = owned_by({"metadata": {"name": "nobody", "uid": "2"}}, "Secret")
-        host.shelf.put("never", labels={**every, "never": ""}, **nobody)
+        stranger = owned_by({"metadata": {"name": "stranger", "uid": "2"}}, "Secret")
+        host.shelf.put("never", labels={**every, "never": ""}, **stranger)
         for label in every:
             host.shelf.put(f"only-{label}", labels={label: ""}, **owner)
         running = asyncio.create_task(controller.run())

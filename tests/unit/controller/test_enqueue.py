@@ -70,7 +70,7 @@ def test_an_owner_without_a_namespace_is_asked_for_without_one():
     assert list(for_owner(NETWORK, namespaced=False)(event)) == [Request("", "n")]
 
 
-def test_an_owner_that_lost_an_object_hears_of_it_too_and_no_owner_twice():
+def test_an_owner_that_lost_an_object_is_enqueued_too_and_no_owner_twice():
     old, new = owned_by(reference("a", controller=True)), owned_by(reference("b", controller=True))
     handler = for_owner(NETWORK, namespaced=True)
     assert list(handler(updated(old, new))) == [Request("default", "a"), Request("default", "b")]

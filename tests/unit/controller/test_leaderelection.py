@@ -213,7 +213,7 @@ async def test_a_short_outage_is_survived(api):
 
 
 @elected
-async def test_somebody_who_takes_the_lease_by_force_ends_the_term(api):
+async def test_a_lease_taken_over_by_force_ends_leadership(api):
     _, elector = candidate(api, "a")
     worker = Worker(api.clock, [], "a")
     task = asyncio.ensure_future(elector.run(worker))
@@ -246,7 +246,7 @@ async def test_ten_candidates_that_come_at_once_elect_one(api):
 @pytest.mark.parametrize(
     "times",
     [{"lease_seconds": 5}, {"renew_seconds": 20}, {"retry_seconds": 9}, {"retry_seconds": 0}],
-    ids=["lease shorter than renewal", "renewal longer than lease", "no room for a second try", "no pause"],
+    ids=["lease shorter than renewal", "renewal longer than lease", "no time for a second try", "no pause"],
 )
 def test_times_that_cannot_work_are_refused(times):
     with pytest.raises(ValueError, match="does not hold"):
@@ -254,7 +254,7 @@ def test_times_that_cannot_work_are_refused(times):
 
 
 @elected
-async def test_the_metric_says_who_leads(api):
+async def test_the_metric_shows_the_leader(api):
     registry = CollectorRegistry()
     _, elector = candidate(api, "a")
     elector.measure(registry)

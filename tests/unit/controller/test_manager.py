@@ -102,7 +102,7 @@ def test_an_operator_makes_what_objects_ask_for(kubeconfig):
         made = await client.list(ConfigMap, namespace="default")
         sizes = {one.metadata.name: one.data["size"] for one in made.items if "size" in one.data}
         assert sizes == {f"w{n}": str(n) for n in range(20)}
-        # What the controller made and somebody deletes comes back.
+        # An object of the controller that is deleted is created again.
         await client.delete(ConfigMap, "w7", namespace="default")
         await client.wait_for(ConfigMap, "w7", lambda one: one.data["size"] == "7", namespace="default", timeout=30)
         manager.stop()

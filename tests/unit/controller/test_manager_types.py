@@ -11,7 +11,7 @@ import kapi
 
 
 @pytest.mark.slow
-def test_users_who_check_types_see_their_own_classes_in_caches(tmp_path):
+def test_type_checkers_see_the_classes_of_the_user_in_caches(tmp_path):
     sample = Path(__file__).with_name("manager_types.py")
     environment = {**os.environ, "MYPYPATH": str(Path(kapi.__file__).parents[1])}
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent"]

@@ -32,7 +32,7 @@ def told(registry):
     st.lists(st.tuples(st.sampled_from("ab"), st.one_of(st.sampled_from(BOUNDS), st.floats(0, 10)))),
     st.integers(-3, 3),
 )
-def test_meters_tell_what_those_of_the_library_tell(observed, level):
+def test_metrics_equal_those_of_the_prometheus_library(observed, level):
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     families = Ours(ours)
     counter = Counter("tries", "How many.", LABELS, registry=theirs)
@@ -73,7 +73,7 @@ def test_a_value_beyond_all_bounds_is_counted():
     assert registry.get_sample_value("seconds_sum", labels) == 1e9
 
 
-def test_distributions_do_not_share_their_counts():
+def test_histograms_do_not_share_their_counts():
     first, second = series.Histogram(BOUNDS), series.Histogram(BOUNDS)
     first.observe(1)
     assert first._counters != second._counters

@@ -53,14 +53,14 @@ def test_an_update_counts_when_the_part_in_question_changed(predicate, old, new,
     assert predicate(updated(old, new)) is counts
 
 
-def test_no_object_is_decoded_to_judge_what_the_cache_knows():
+def test_no_object_is_decoded_for_fields_that_the_cache_has():
     before = DECODING.count
     for predicate in (*CHANGED, has_labels("a=b"), in_namespaces("default")):
         predicate(updated({"labels": {"a": "b"}}, {"annotations": {"c": "d"}}))
     assert before == DECODING.count
 
 
-def test_a_selector_judges_the_latest_labels():
+def test_a_selector_matches_the_latest_labels():
     for web in (has_labels("tier=web"), has_labels(LabelSelector.parse("tier in (web)"))):
         assert web(created(labels={"tier": "web"}))
         assert not web(created(labels={"tier": "db"}))
@@ -68,7 +68,7 @@ def test_a_selector_judges_the_latest_labels():
         assert web(updated({}, {"labels": {"tier": "web"}}))
 
 
-def test_namespaces_are_told_apart():
+def test_only_events_of_the_given_namespaces_pass():
     mine = in_namespaces("a", "b")
     assert mine(created(namespace="b"))
     assert not mine(created(namespace="c"))

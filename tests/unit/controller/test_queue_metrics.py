@@ -58,7 +58,7 @@ def test_a_key_added_during_work_has_waited_since_it_was_added():
     run(main())
 
 
-def test_depth_is_told_per_priority_and_a_series_falls_to_zero_instead_of_vanishing():
+def test_depth_is_reported_per_priority_and_a_series_falls_to_zero_instead_of_vanishing():
     async def main():
         registry = CollectorRegistry()
         read = reader(registry)
@@ -116,7 +116,7 @@ def test_queues_of_one_name_share_their_series_and_add_up():
     run(main())
 
 
-def test_a_queue_nobody_holds_takes_its_gauges_with_it_and_leaves_its_counters():
+def test_a_collected_queue_drops_its_gauges_and_leaves_its_counters():
     registry = CollectorRegistry()
     read = reader(registry)
     queue = WorkQueue("pods", clock=ManualClock(), registry=registry)

@@ -31,7 +31,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.waiting = []
         self.drain = None
 
-    def settle(self):
+    def run_pending(self):
         async def quiet():
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -46,7 +46,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def agree(self):
         """Every task that returned got what the model hands out next, in the order the tasks have been waiting."""
-        self.settle()
+        self.run_pending()
         finished = [task for task in self.waiting if task.done()]
         self.waiting = [task for task in self.waiting if not task.done()]
         taken, ended = set(), 0
@@ -129,7 +129,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def shut_down_with_drain(self):
         self.drain = self.loop.create_task(self.queue.shut_down_with_drain())
-        self.settle()
+        self.run_pending()
         self.model.close()
         self.agree()
 
@@ -154,7 +154,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self):
         self.call(self.queue.shut_down)
-        self.settle()
+        self.run_pending()
         for task in self.waiting:
             with pytest.raises(QueueShutDown):
                 self.runner.run(_result(task))

@@ -8,7 +8,7 @@ from kapi.controller.queue import LOW_PRIORITY, QueueShutDown, WorkQueue
 from virtual_time import run
 
 
-async def settle():
+async def run_pending():
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -49,7 +49,7 @@ def test_a_key_added_during_work_waits_until_that_work_is_done():
         queue.add("a")
         queue.add("a")
         second = asyncio.create_task(queue.get())
-        await settle()
+        await run_pending()
         assert not second.done()
         assert len(queue) == 0
         queue.done("a")
@@ -60,7 +60,7 @@ def test_a_key_added_during_work_waits_until_that_work_is_done():
     run(main())
 
 
-def test_a_key_added_during_work_goes_behind_those_that_were_ready_before_its_work_was_done():
+def test_a_key_added_during_work_is_queued_behind_those_that_were_ready_before_done():
     async def main():
         queue = WorkQueue()
         queue.add("a")
@@ -73,7 +73,7 @@ def test_a_key_added_during_work_goes_behind_those_that_were_ready_before_its_wo
     run(main())
 
 
-def test_a_higher_priority_goes_first_and_keys_of_one_priority_keep_their_order():
+def test_a_higher_priority_is_first_and_keys_of_one_priority_keep_their_order():
     async def main():
         queue = WorkQueue()
         queue.add("resync-1", priority=LOW_PRIORITY)
@@ -117,7 +117,7 @@ def test_every_waiting_worker_gets_a_key_of_its_own():
     async def main():
         queue = WorkQueue()
         workers = [asyncio.create_task(queue.get()) for _ in range(3)]
-        await settle()
+        await run_pending()
         for key in "abc":
             queue.add(key)
         assert sorted(await asyncio.gather(*workers)) == ["a", "b", "c"]
@@ -129,7 +129,7 @@ def test_a_worker_cancelled_together_with_the_arrival_of_its_key_leaves_the_key_
     async def main():
         queue = WorkQueue()
         first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
-        await settle()
+        await run_pending()
         queue.add("a")
         first.cancel()
         assert await asyncio.wait_for(second, 1) == "a"
@@ -180,7 +180,7 @@ def test_shutting_down_ends_workers_that_wait():
     async def main():
         queue = WorkQueue()
         workers = [asyncio.create_task(queue.get()) for _ in range(3)]
-        await settle()
+        await run_pending()
         queue.shut_down()
         results = await asyncio.gather(*workers, return_exceptions=True)
         assert [type(result) for result in results] == [QueueShutDown] * 3
@@ -237,7 +237,7 @@ def test_a_drain_waits_for_keys_no_worker_has_taken_yet():
         queue = WorkQueue()
         queue.add("a")
         drain = asyncio.create_task(queue.shut_down_with_drain())
-        await settle()
+        await run_pending()
         assert not drain.done()
         queue.done(await queue.get())
         await drain
@@ -251,7 +251,7 @@ def test_shutting_down_ends_a_drain_that_waits():
         queue.add("a")
         await queue.get()
         drain = asyncio.create_task(queue.shut_down_with_drain())
-        await settle()
+        await run_pending()
         assert not drain.done()
         queue.shut_down()
         await drain

@@ -67,7 +67,7 @@ async def stored(api):
 
 
 @recorded
-async def test_an_event_says_who_what_and_about_what(api, events, recorder, subject):
+async def test_an_event_names_its_controller_reason_and_object(api, events, recorder, subject):
     async with recorder:
         recorder.normal(subject, "Created", "made a network", action="Create")
     (event,) = await stored(api)
@@ -140,10 +140,10 @@ async def test_an_object_that_is_talked_about_too_much_is_talked_about_less(api,
 async def test_a_server_that_is_away_costs_events_and_nothing_else(api, events, recorder, subject):
     events.cut = True
     async with recorder:
-        recorder.normal(subject, "Lost", "nobody hears this")
+        recorder.normal(subject, "Lost", "dropped")
         await asyncio.sleep(1)
         events.cut = False
-        recorder.normal(subject, "Heard", "somebody hears this")
+        recorder.normal(subject, "Heard", "recorded")
     assert [event["reason"] for event in await stored(api)] == ["Heard"]
 
 

@@ -43,7 +43,7 @@ class Traces:
 
 
 class Reply:
-    """An answer of nobody."""
+    """A response without a server."""
 
     content_type = "application/json"
 
@@ -200,7 +200,7 @@ def test_reconciles_are_traces_of_their_own_wherever_the_controller_was_started(
 # -- requests -----------------------------------------------------------------------------------------------------------
 
 
-def test_requests_of_a_reconcile_are_its_children_and_the_server_hears_of_them():
+def test_requests_of_a_reconcile_are_child_spans_and_carry_traceparent():
     traces, transport = Traces(), FakeTransport()
     rest = rest_of(transport, traces)
 
@@ -319,7 +319,7 @@ def test_a_task_that_outlives_its_reconcile_is_not_part_of_it():
     assert "traceparent" not in transport.headers[0]
 
 
-def test_the_server_hears_that_a_trace_is_not_sampled():
+def test_traceparent_says_that_a_trace_is_not_sampled():
     traces, transport = Traces(sampler=ALWAYS_OFF), FakeTransport()
     rest = rest_of(transport, traces)
 
@@ -357,11 +357,11 @@ def test_the_server_hears_that_a_trace_is_not_sampled():
         ("GET", "/", Asked("/")),
     ],
 )  # fmt: skip
-def test_a_path_is_told_without_the_names_in_it(method, path, asked):
+def test_the_template_of_a_path_has_no_names_in_it(method, path, asked):
     assert asked_of(Outgoing(method, "x", path)) == asked
 
 
-def test_a_watch_is_told_from_a_list():
+def test_a_watch_is_distinguished_from_a_list():
     assert asked_of(Outgoing("GET", "x", "/api/v1/pods", is_watch=True)).verb == "watch"
 
 

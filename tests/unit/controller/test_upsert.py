@@ -199,7 +199,7 @@ def test_a_patch_of_other_fields_does_not_conflict(kubeconfig):
 
 
 @FORMS
-def test_somebody_who_is_always_quicker_wins_in_the_end_and_the_object_is_as_it_was(kubeconfig, form):
+def test_after_repeated_conflicts_the_error_is_raised_and_the_object_is_unchanged(kubeconfig, form):
     async def test(client):
         await client.create(settings("dictionary"))
         calls = 0

@@ -197,7 +197,7 @@ def on_plane(kubeconfig, test):
     ],
     ids=["as usual", "by the manager", "by the controller", "the controller knows better"],
 )
-def test_a_standby_warms_up_if_it_is_told_to_and_takes_over(kubeconfig, manager, controller, is_warm):
+def test_a_standby_warms_up_if_configured_and_takes_over(kubeconfig, manager, controller, is_warm):
     async def test(client):
         await client.delete_all(ConfigMap, namespace="default")
         await client.create(ConfigMap(metadata=ObjectMeta(name="there", namespace="default")))

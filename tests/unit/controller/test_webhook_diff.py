@@ -46,12 +46,12 @@ def test_patches_say_no_more_than_what_changed(before, after, patch):
 
 
 @given(OBJECTS, OBJECTS)
-def test_who_saw_everything_decides_everything(before, after):
+def test_a_change_of_the_whole_document_is_carried_over_whole(before, after):
     assert same(carried_over(before, before, after), after)
 
 
 @given(OBJECTS, OBJECTS)
-def test_who_changed_nothing_changes_nothing(original, seen):
+def test_no_change_leaves_the_original_unchanged(original, seen):
     assert carried_over(original, seen, copy.deepcopy(seen)) is original
 
 

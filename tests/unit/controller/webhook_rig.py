@@ -1,4 +1,4 @@
-"""A webhook server on loopback and somebody who calls it as an API server does, for tests."""
+"""A webhook server on loopback and a client that calls it as an API server does, for tests."""
 
 import asyncio
 import base64

@@ -129,7 +129,7 @@ class ScriptedCollection:
     def _request(self, verb, **query):
         self.requests.append((asyncio.get_running_loop().time(), verb, query))
         if self.is_dead:
-            raise ConnectionLost("nobody there")
+            raise ConnectionLost("connection refused")
         if self.failures:
             raise self.failures.pop(0)
 

@@ -61,7 +61,7 @@ def test_metadata_of_any_kind_is_partial():
     assert partial.metadata.labels == {"app": "web"}
 
 
-def test_items_that_do_not_say_their_kind_are_told_it():
+def test_items_without_apiVersion_and_kind_get_those_of_the_list():
     item = {key: value for key, value in POD.items() if key not in ("apiVersion", "kind")}
     cached = Intake(decoder_of(dict)).cached(encoded(item), b'{"apiVersion":"v1","kind":"Pod",')
     assert cached.object() == POD
@@ -142,13 +142,13 @@ def test_a_transform_that_fails_leaves_the_object_as_it_came(caplog):
         ({"uid": "other"}, False),
     ],
 )
-def test_states_are_told_apart_by_uid_and_version(changes, same):
+def test_states_are_compared_by_uid_and_version(changes, same):
     intake = Intake(decoder_of(dict))
     other = {**POD, "metadata": {**POD["metadata"], **changes}}
     assert intake.cached(encoded(POD)).is_same_state(intake.cached(encoded(other))) is same
 
 
-def test_states_without_versions_are_told_apart_by_content():
+def test_states_without_versions_are_compared_by_content():
     intake = Intake(decoder_of(dict))
     first, second = ({"metadata": {"name": "a"}, "data": data} for data in (1, 2))
     assert not intake.cached(encoded(first)).is_same_state(intake.cached(encoded(second)))

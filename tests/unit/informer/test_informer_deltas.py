@@ -49,14 +49,14 @@ def test_objects_come_out_in_order_of_arrival_with_all_their_deltas(fifo):
     assert popped(fifo) == [("a", [("Added", "1", False), ("Updated", "3", False)]), ("b", [("Added", "2", False)])]
 
 
-def test_an_object_that_comes_again_goes_to_the_end(fifo):
+def test_an_object_that_is_added_again_is_queued_at_the_end(fifo):
     fifo.add(cached("a"))
     fifo.add(cached("b"))
     fifo.pop_ready(lambda *_: fifo.update(cached("a", 2)))
     assert [name for name, _ in popped(fifo)] == ["b", "a"]
 
 
-def test_deletion_of_what_nobody_knows_is_dropped(fifo):
+def test_the_deletion_of_an_unknown_object_is_dropped(fifo):
     fifo.delete(cached("a"))
     assert len(fifo) == 0
 

@@ -27,14 +27,14 @@ def made(admin, **options):
     return SharedInformerFactory(RESTClient(admin), **options)
 
 
-def test_who_asks_for_the_same_gets_the_same(admin):
+def test_the_same_collection_has_the_same_informer(admin):
     factory = made(admin)
     assert factory.informer(ConfigMap) is factory.informer(ConfigMap)
     assert factory.informer(ConfigMap, labels="b=1,a=2") is factory.informer(ConfigMap, labels="a = 2, b = 1")
     assert factory.metadata_informer(ConfigMap) is factory.metadata_informer(CONFIG_MAP)
 
 
-def test_who_asks_for_something_else_gets_something_else(admin):
+def test_another_collection_has_another_informer(admin):
     factory = made(admin)
     informers = [
         factory.informer(ConfigMap),

@@ -105,7 +105,7 @@ def registered(handler, **options):
     return Registration("test", undecoded(handler), **options)
 
 
-def test_a_handler_hears_everything_in_order_while_it_keeps_up():
+def test_a_handler_gets_every_event_in_order_while_it_keeps_up():
     async def main():
         heard = []
         registration = registered(

@@ -66,7 +66,7 @@ def test_lists_and_watches_are_counted_and_timed():
     scenario(main)
 
 
-def test_what_goes_wrong_is_counted_by_what_was_tried():
+def test_failures_are_counted_by_state_and_outcome():
     async def main(server, rig):
         server.failures = [ConnectionLost("reset")]
         rig.informer.start()

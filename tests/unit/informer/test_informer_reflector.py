@@ -103,7 +103,7 @@ def without_streaming(server):
 # -- the beginning ----------------------------------------------------------------------------------------------------
 
 
-def test_streams_everything_and_goes_on_watching_on_the_same_connection():
+def test_a_streamed_list_continues_as_a_watch_on_the_same_connection():
     async def main(run):
         assert run.store.told == [("replace", ["a", "b"], None)]
         run.server.put("c")
@@ -511,7 +511,7 @@ def test_an_object_that_is_selected_again_comes_back():
     scenario(main, before=two_things)
 
 
-def test_the_revision_never_goes_back():
+def test_the_revision_never_decreases():
     async def main(run):
         run.server.put("a")
         run.server.put("b")
@@ -581,7 +581,7 @@ def test_events_of_unknown_types_are_ignored(caplog):
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_failure_that_nobody_thought_of_is_one_like_any_other(caplog):
+def test_an_unexpected_error_is_retried_with_back_off(caplog):
     def before(server):
         server.failures = [ZeroDivisionError("what")]
 

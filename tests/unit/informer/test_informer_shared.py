@@ -55,11 +55,11 @@ def scenario(main, **options):
     virtual_time.run(run())
 
 
-async def settle():
+async def run_pending():
     await asyncio.sleep(5)
 
 
-def test_handlers_are_told_what_was_there_and_what_changes():
+def test_handlers_get_the_initial_objects_and_the_changes():
     async def main(server, informer):
         recorder = Recorder()
         informer.add_raw_handler(recorder)
@@ -68,7 +68,7 @@ def test_handlers_are_told_what_was_there_and_what_changes():
         server.put("a")
         server.put("c")
         server.delete("b")
-        await settle()
+        await run_pending()
         assert recorder.heard == [
             ("add", "a", 11, True),
             ("add", "b", 12, True),
@@ -86,45 +86,45 @@ def test_objects_are_decoded_for_handlers_that_want_objects():
         informer.add_handler(Handlers(on_add=heard.append, on_delete=heard.append))
         informer.start()
         server.delete("a")
-        await settle()
+        await run_pending()
         assert heard == [server.objects["b"]]
         server.put("c", data=5)
-        await settle()
+        await run_pending()
         assert heard[-1]["data"] == 5
 
     scenario(main)
 
 
-def test_a_late_handler_is_told_everything_there_is_first():
+def test_a_late_handler_gets_all_objects_first():
     async def main(server, informer):
         informer.start()
         await informer.wait_for_sync()
         server.put("c")
-        await settle()
+        await run_pending()
         recorder = Recorder()
         registration = informer.add_raw_handler(recorder)
         assert not registration.has_synced
         server.put("a")
         await registration.wait_for_sync()
         assert recorder.heard == [("add", "a", 11, True), ("add", "b", 12, True), ("add", "c", 13, True)]
-        await settle()
+        await run_pending()
         assert recorder.heard[3:] == [("update", "a", 11, 14)]
 
     scenario(main)
 
 
-def test_a_deletion_that_was_missed_is_told_with_the_last_state_known():
+def test_a_missed_deletion_is_delivered_with_the_last_state_known():
     async def main(server, informer):
         recorder = Recorder()
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         server.connection.fail(expired())
         server.connection.stall()
         server.put("a")
         server.delete("a")
         server.compact()
-        await settle()
+        await run_pending()
         assert recorder.heard[2:] == [("delete", "a", 11, True)]
 
     scenario(main)
@@ -135,46 +135,46 @@ def test_an_object_that_was_made_anew_in_a_gap_is_a_deletion_and_an_addition():
         recorder = Recorder()
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         server.connection.fail(expired())
         server.connection.stall()
         server.delete("a")
         server.put("a")
         server.compact()
-        await settle()
+        await run_pending()
         assert recorder.heard[2:] == [("delete", "a", 11, True), ("add", "a", 14, False)]
 
     scenario(main)
 
 
-def test_the_deletion_of_a_namesake_nobody_heard_of_is_the_deletion_of_the_one_they_did():
+def test_the_deletion_of_an_unseen_successor_is_delivered_as_the_deletion_of_the_known_object():
     async def main(server, informer):
         recorder = Recorder()
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         server.connection.send(line("DELETED", thing("a", 20, "another uid")))
-        await settle()
+        await run_pending()
         assert recorder.heard[2:] == [("delete", "a", 11, True)]
 
     scenario(main)
 
 
-def test_a_list_that_brings_nothing_new_is_not_told():
+def test_a_list_without_changes_calls_no_handler():
     async def main(server, informer):
         recorder = Recorder()
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         server.connection.fail(expired())
-        await settle()
+        await run_pending()
         assert server.verbs() == ["stream", "stream"]
         assert len(recorder.heard) == 2
 
     scenario(main)
 
 
-def test_when_a_handler_is_told_the_cache_and_its_indexes_know():
+def test_the_cache_and_its_indexes_are_updated_before_a_handler_is_called():
     async def main(server, informer):
         seen = []
 
@@ -184,7 +184,7 @@ def test_when_a_handler_is_told_the_cache_and_its_indexes_know():
 
         informer.add_raw_handler(Handlers(on_update=on_update))
         informer.start()
-        await settle()
+        await run_pending()
         server.put("a")["metadata"]["labels"] = {}
         for _ in range(3):
             obj = server.put("a")
@@ -195,7 +195,7 @@ def test_when_a_handler_is_told_the_cache_and_its_indexes_know():
             server.revision += 1
             server.objects["a"] = labelled
             server._publish("MODIFIED", labelled)
-        await settle()
+        await run_pending()
         assert len(seen) >= 1
         assert all(found >= told for told, found in seen)
 
@@ -208,16 +208,16 @@ def test_a_slow_handler_delays_only_itself_and_sees_the_end_of_it():
         informer.add_raw_handler(quick)
         registration = informer.add_raw_handler(slow, buffer=4)
         informer.start()
-        await settle()
+        await run_pending()
         slow.go.clear()
         for _ in range(100):
             server.put("a")
         server.delete("b")
-        await settle()
+        await run_pending()
         assert len(quick.heard) == 2 + 101
         assert registration.pending <= 8
         slow.go.set()
-        await settle()
+        await run_pending()
         assert slow.heard[-1] == ("delete", "b", 113, False)
         assert [heard[3] for heard in slow.heard if heard[0] == "update"][-1] == 112
         assert len(slow.heard) < 20
@@ -225,7 +225,7 @@ def test_a_slow_handler_delays_only_itself_and_sees_the_end_of_it():
     scenario(main)
 
 
-def test_a_failing_handler_disturbs_nobody(caplog):
+def test_a_failing_handler_does_not_affect_the_others(caplog):
     async def main(server, informer):
         recorder = Recorder()
 
@@ -235,33 +235,33 @@ def test_a_failing_handler_disturbs_nobody(caplog):
         informer.add_raw_handler(Handlers(on_add=fail), name="bad")
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         assert len(recorder.heard) == 2
 
     scenario(main)
     assert caplog.text.count("handler bad failed") == 2
 
 
-def test_a_handler_that_was_removed_hears_nothing_more():
+def test_a_removed_handler_is_not_called_again():
     async def main(server, informer):
         recorder = Recorder()
         registration = informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         informer.remove_handler(registration)
         server.put("c")
-        await settle()
+        await run_pending()
         assert len(recorder.heard) == 2
 
     scenario(main)
 
 
-def test_resync_shows_everything_again_to_those_who_asked_for_it():
+def test_a_resync_shows_all_objects_to_the_handlers_that_requested_it():
     async def main(server, informer):
         asked, other = Recorder(), Recorder()
         informer.add_raw_handler(other)
         informer.start()
-        await settle()
+        await run_pending()
         informer.add_raw_handler(asked, resync=30)
         await asyncio.sleep(29)
         assert len(asked.heard) == 2
@@ -291,7 +291,7 @@ def test_stopping_tells_what_is_known_to_the_end():
         recorder = Recorder()
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         recorder.go.clear()
         for _ in range(5):
             server.put("a")
@@ -311,7 +311,7 @@ def test_stopping_does_not_wait_for_ever():
         informer.add_raw_handler(recorder)
         informer.start()
         recorder.go.clear()
-        await settle()
+        await run_pending()
         before = asyncio.get_running_loop().time()
         await informer.stop(drain=5)
         assert asyncio.get_running_loop().time() - before == pytest.approx(5, abs=0.1)
@@ -341,14 +341,14 @@ def test_an_informer_that_never_ran_can_be_stopped():
 def test_run_ends_when_stopped_and_stops_when_cancelled():
     async def main(server, informer):
         task = asyncio.create_task(informer.run())
-        await settle()
+        await run_pending()
         assert informer.has_synced
         await informer.stop()
         await asyncio.wait_for(task, 1)
 
         other = informer_of(server)
         task = asyncio.create_task(other.run())
-        await settle()
+        await run_pending()
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
@@ -363,7 +363,7 @@ def test_leaves_no_tasks_behind():
         before = asyncio.all_tasks()
         async with informer:
             informer.add_raw_handler(Recorder())
-            await settle()
+            await run_pending()
         assert asyncio.all_tasks() == before
 
     scenario(main)
@@ -401,22 +401,22 @@ def test_what_the_transform_drops_is_not_kept():
     async def main(server, informer):
         server.put("c", data="secret")
         informer.start()
-        await settle()
+        await run_pending()
         assert "data" not in informer.lister.get("c", "default")
         assert b"secret" not in informer.lister.cached.get("c", "default").raw
 
     scenario(main, transform=transform)
 
 
-def test_a_broken_connection_is_not_told():
+def test_a_broken_connection_calls_no_handler():
     async def main(server, informer):
         recorder = Recorder()
         informer.add_raw_handler(recorder)
         informer.start()
-        await settle()
+        await run_pending()
         server.connection.fail(ConnectionLost("reset"))
         server.put("a")
-        await settle()
+        await run_pending()
         assert recorder.heard[2:] == [("update", "a", 11, 13)]
 
     scenario(main)

@@ -197,7 +197,7 @@ def test_kinds_that_are_not_served_are_refused():
         package_of_classes([crd_classes.LampV1Alpha1])
 
 
-def test_classes_that_nobody_can_import_are_refused():
+def test_classes_that_cannot_be_imported_are_refused():
     @resource("a.example.dev/v1")
     class Inside(CustomResource):
         pass

@@ -147,7 +147,7 @@ def mypy(folder, *targets):
 
 
 @pytest.mark.slow
-def test_users_who_check_types_see_their_own_classes(folder):
+def test_type_checkers_see_the_classes_of_the_user(folder):
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
     done = mypy(folder, "program.py", "samplecrd", "defined")
     assert done.stdout == ""
