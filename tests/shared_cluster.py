@@ -8,6 +8,7 @@ revision, a commit is answered apart from its own watch event, progress is deliv
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
 
 from kapi.storage.feed import Feed
@@ -19,6 +20,7 @@ from kapi.storage.interface import (
     FutureRevision,
     Page,
     Put,
+    RevisionMismatch,
     StorageFailed,
 )
 from kapi.storage.memory import MemoryStorage
@@ -50,14 +52,12 @@ def _unfilled(operation: Operation) -> Operation:
 class Cluster:
     """The shared store, and the servers connected to it."""
 
-    def __init__(self) -> None:
-        self.memory = MemoryStorage()
-        self.servers: list[SharedStorage] = []
+    def __init__(self, memory: MemoryStorage | None = None) -> None:
+        self.memory = memory or MemoryStorage()
 
     async def connect(self) -> SharedStorage:
         server = SharedStorage(self)
-        await self.memory.follow(self.memory.revision, server.receive)
-        self.servers.append(server)
+        await server.connect()
         return server
 
     async def write_elsewhere(self) -> int:
@@ -67,12 +67,21 @@ class Cluster:
 
 
 class SharedStorage:
-    """One server's connection to a cluster. `hold` keeps what the cluster sends from arriving until `release`."""
+    """One server's connection to a cluster.
 
-    def __init__(self, cluster: Cluster) -> None:
+    With a `lag` every message takes up to so many seconds. `hold` keeps what the cluster sends from arriving until
+    `release`.
+    """
+
+    def __init__(self, cluster: Cluster, *, lag: float = 0.0, seed: int = 0) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
         self._cluster = cluster
         self._memory = cluster.memory
+        self._lag = lag
+        self._random = random.Random(seed)
+        self._is_connected = False
+        self.lost = 0
+        """Commits that were refused because another one came first."""
         self._feed = Feed()
         self._revision = cluster.memory.revision
         self._received: list[tuple[int, Sequence[Change]]] = []
@@ -95,6 +104,17 @@ class SharedStorage:
         await asyncio.sleep(0)
         return self._memory.revision
 
+    async def connect(self) -> None:
+        """Begin to receive what is committed."""
+        if not self._is_connected:
+            self._is_connected = True
+            self._revision = self._memory.revision
+            await self._memory.follow(self._revision, self.receive)
+
+    async def _travel(self) -> None:
+        """The time that a message takes."""
+        await asyncio.sleep(self._random.uniform(0, self._lag) if self._lag else 0)
+
     # -- writes
 
     async def put(self, key: str, draft: Draft, expected: int, note: object = None) -> int:
@@ -113,8 +133,13 @@ class SharedStorage:
         return await asyncio.shield(answer)
 
     async def _send(self, operations: Sequence[Operation]) -> int:
-        await asyncio.sleep(0)
-        revision = await self._memory.commit(operations)
+        await self.connect()
+        await self._travel()
+        try:
+            revision = await self._memory.commit(operations)
+        except RevisionMismatch:
+            self.lost += 1
+            raise
         await self._acknowledge(revision)
         return revision
 
@@ -151,8 +176,8 @@ class SharedStorage:
         return change if change.value is None else change._replace(value=fill(change.value, change.revision))
 
     async def _deliver(self) -> None:
-        for _ in range(3):  # Later than the answer to the commit, which takes its own way.
-            await asyncio.sleep(0)
+        for _ in range(3):  # Later than the answer to the commit, which is a message of its own.
+            await self._travel()
         async with self._delivered:
             while self._received and not self._is_held and self._failure is None:
                 self._publish(*self._received.pop(0))
@@ -168,6 +193,7 @@ class SharedStorage:
 
     async def follow(self, since: int, follower: Follower) -> Subscription:
         self._check_open()
+        await self.connect()
         await asyncio.sleep(0)
         if since > self._memory.revision:
             raise FutureRevision(since, self._memory.revision)

@@ -10,7 +10,7 @@ from api_client import Api
 from custom_kinds import CRDS, INTEGER, WIDGET_CRD, WIDGETS, definition, record, widget
 from kapi.storage.interface import Check, Put, RevisionMismatch
 from kapi.storage.memory import MemoryStorage
-from shared_store import SharedStorage
+from shared_cluster import Cluster, SharedStorage
 from virtual_time import run
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -31,7 +31,8 @@ async def servers(*storages):
 
 
 def two_on(store):
-    return SharedStorage(store, seed=1), SharedStorage(store, seed=2)
+    cluster = Cluster(store)
+    return SharedStorage(cluster, lag=1.0, seed=1), SharedStorage(cluster, lag=1.0, seed=2)
 
 
 class Blind(MemoryStorage):
