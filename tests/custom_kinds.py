@@ -84,8 +84,8 @@ def conditions(obj):
     return {one["type"]: (one["status"], one["reason"]) for one in obj["status"]["conditions"] or ()}
 
 
-async def settled():
-    """In virtual time: let everything that can happen by itself happen."""
+async def background_work():
+    """Let background work finish: in virtual time a second is enough."""
     await asyncio.sleep(1)
 
 

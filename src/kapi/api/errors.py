@@ -273,7 +273,7 @@ class InternalError(ApiError):
 
 
 class PlainError(ApiError):
-    """500 without a reason: what the reference answers for a handful of untyped errors."""
+    """500 without a reason: what kube-apiserver answers for a handful of untyped errors."""
 
 
 class ServerTimeout(ApiError):

@@ -1,7 +1,7 @@
 """Field errors: what a 422 is made of.
 
 One `FieldError` says which field, which rule (`reason`), which value and what would be right; its text is
-exactly what the reference server prints, because people and tests read it. Paths are plain strings built by the
+exactly what kube-apiserver prints, because people and tests read it. Paths are plain strings built by the
 caller: `spec.containers[0].name`, `metadata.labels[app]`.
 """
 

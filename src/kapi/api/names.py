@@ -1,7 +1,7 @@
 """The rules for names, keys and small formatted strings, each in the words Kubernetes uses.
 
 Every rule is a function from a string to the list of sentences that say what is wrong with it; the empty list means
-the string is fine. Callers put the sentences into field errors, so the texts are exactly those of the reference
+the string is fine. Callers put the sentences into field errors, so the texts are exactly those of kube-apiserver
 server. Lengths count bytes of UTF-8, as they do there. The patterns are fixed and cannot backtrack more than
 linearly. No I/O; randomness only in `generate_name`.
 """
@@ -143,7 +143,7 @@ _PERCENT_SENTENCE = _pattern_sentence(
 
 
 def byte_length(text: str) -> int:
-    """The length of a string as the reference counts it: bytes of UTF-8."""
+    """The length of a string as kube-apiserver counts it: bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -157,7 +157,7 @@ def _too_many_bytes(limit: int) -> str:
 
 
 def _mask_trailing_dash(name: str) -> str:
-    """Make one trailing dash of a prefix harmless. The character before it goes too, as in the reference."""
+    """Make one trailing dash of a prefix harmless. The character before it goes too, as in kube-apiserver."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") and name.isascii() else name
 
 

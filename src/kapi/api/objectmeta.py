@@ -1,7 +1,7 @@
 """The rules for `metadata`, the same for every kind: on create, and from one version of an object to the next.
 
 What a kind adds (its rule for names, whether it lives in a namespace) comes in as arguments. The checks read decoded
-objects, change nothing, and answer field errors in the reference's order and words.
+objects, change nothing, and answer field errors in kube-apiserver's order and words.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def validate_object_meta(
     path: str = "metadata",
     builtin: bool = True,
 ) -> list[FieldError]:
-    """Judge the metadata of an object about to be stored; generated names have been made by now.
+    """Validate the metadata of an object about to be stored; generated names have been made by now.
 
     Built-in kinds (`builtin`) also refuse finalizers without a domain, except three; custom kinds only warn of them.
     """
@@ -65,7 +65,7 @@ def validate_object_meta(
 def validate_object_meta_update(
     new: Mapping[str, Any], old: Mapping[str, Any], *, path: str = "metadata", builtin: bool = True
 ) -> list[FieldError]:
-    """Judge changed metadata against what is stored."""
+    """Validate changed metadata against what is stored."""
     errors: list[FieldError] = []
     finalizers = new.get("finalizers") or []
     if old.get("deletionTimestamp"):

@@ -1,8 +1,8 @@
 """Label selectors and field selectors: read, printed, and asked millions of times whether they match.
 
 A selector is parsed once (results are cached, the cache is bounded) and compiled into one function, because a list or a
-watch calls it per object. Selectors are immutable. Error texts are the reference parser's, bare, as clients see them in
-a 400. Pure; no I/O.
+watch calls it per object. Selectors are immutable. Error texts are those of kube-apiserver's parser, as clients see
+them in a 400. Pure; no I/O.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    """The rules for a map of labels. The errors do not name the key in the path; the reference does not either."""
+    """The rules for a map of labels. The errors do not name the key in the path; kube-apiserver does not either."""
     errors: list[FieldError] = []
     for key, value in labels.items():
         errors.extend(invalid(path, key, sentence) for sentence in names.qualified_name(key))

@@ -1,7 +1,7 @@
 """Values that are more than their JSON type: quantities, int-or-percent; and a selector as text.
 
 `500m` of CPU and `25%` of replicas are strings on the wire and numbers in every rule about them. Quantities
-are exact (integers, never floats), print what the reference server prints, and take bounded time whatever the text.
+are exact (integers, never floats), print what kube-apiserver prints, and take bounded time whatever the text.
 Pure functions and immutable values; no I/O.
 """
 
@@ -38,7 +38,7 @@ _is_exponent = re.compile(r"[eE][+-]?[0-9]+").fullmatch
 _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -(2**63)
 _NANO = -9
-# Limits of ours: the reference takes any number of digits and any exponent, and pays for it in memory.
+# Limits of ours: kube-apiserver takes any number of digits and any exponent, and pays for it in memory.
 _MAX_DIGITS = 4000
 _MAX_EXPONENT = 1000
 
@@ -47,7 +47,7 @@ class Quantity:
     """An exact decimal, `mantissa * 10**exponent`, that remembers how it was written.
 
     Immutable. Parsing keeps at least nano precision (finer parts round away from zero) and caps binary suffixes at
-    2**63-1, as the reference does. Equality, order and hash are numeric: `1Ki == 1024`. Printing keeps the format,
+    2**63-1, as kube-apiserver does. Equality, order and hash are numeric: `1Ki == 1024`. Printing keeps the format,
     drops fractions and takes the largest suffix that loses nothing. Arithmetic keeps the format of the left side
     unless that is zero.
     """
@@ -62,7 +62,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """Read a quantity; raises ValueError with the reference's text."""
+        """Read a quantity; raises ValueError with kube-apiserver's text."""
         parts = _split_quantity(text) if text else None
         if parts is None:
             raise ValueError(_FORMAT_WRONG)
@@ -76,7 +76,7 @@ class Quantity:
         scale = -len(fraction)
         is_short = _is_short(size, len(fraction), exponent, form)
         if not is_short and not whole and not fraction:
-            # The short path of the reference reads a missing number as zero, its long path does not.
+            # The short path of kube-apiserver reads a missing number as zero, its long path does not.
             raise ValueError(_NUMBER_WRONG)
         keeps_text = is_short and _looks_canonical(digits + fraction, exponent - len(fraction), form)
         if base == 2:
@@ -118,7 +118,7 @@ class Quantity:
         if self.format == DECIMAL_EXPONENT:
             exponent -= step
             return f"{mantissa * 10**step}e{exponent}" if exponent else str(mantissa * 10**step)
-        # Past the largest suffix the reference drops it and so changes the value; we print more digits instead.
+        # Past the largest suffix kube-apiserver drops it and so changes the value; we print more digits instead.
         step = max(step, exponent - 18)
         return f"{mantissa * 10**step}{_DECIMAL_NAMES[exponent - step]}"
 
@@ -207,14 +207,14 @@ def _interpret(suffix: str) -> tuple[int, int, str]:
 
 
 def _is_short(size: int, fraction_size: int, exponent: int, form: str) -> bool:
-    """Whether the reference would hold the number in 64 bits."""
+    """Whether kube-apiserver would hold the number in 64 bits."""
     if form == BINARY_SI:
         return fraction_size == 0 and size + exponent * 3 // 10 <= 14
     return size <= 18 and exponent - fraction_size >= _NANO
 
 
 def _looks_canonical(digits: str, scale: int, form: str) -> bool:
-    """Whether the reference prints a short quantity as it was given, be it `+5` or `1.500`."""
+    """Whether kube-apiserver prints a short quantity as it was given, be it `+5` or `1.500`."""
     if form == BINARY_SI:
         return int(digits) & 7 != 0
     return scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
@@ -280,7 +280,7 @@ _is_integer = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 
 
 def scale_int_or_percent(value: int | str, total: int, *, round_up: bool) -> int:
-    """An absolute number from `3` or `25%` of `total`; raises ValueError with the reference's text."""
+    """An absolute number from `3` or `25%` of `total`; raises ValueError with kube-apiserver's text."""
     if isinstance(value, int):
         return value
     if not value.endswith("%"):

@@ -435,7 +435,7 @@ def test_a_default_keeps_what_is_required_below():
     class Holder(Model):
         strict: Strict = msgspec.field(default_factory=Strict)
 
-    # Servers judge a default before they fill in what is inside.
+    # Servers validate a default before they fill in what is inside.
     assert properties(Holder)["strict"]["required"] == ["a"]
     assert properties(Holder)["strict"]["default"] == {"a": 1}
 

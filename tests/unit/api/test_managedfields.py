@@ -398,7 +398,7 @@ def test_kubectl_may_change_what_it_applied_before_without_conflict():
     written = new["metadata"]["annotations"][lastapplied.ANNOTATION]
     assert written == '{"apiVersion":"v1","data":{"a":"9","b":"2"},"kind":"ConfigMap","metadata":{"name":"c"}}\n'
     with pytest.raises(Conflict):
-        applied(live, config_map(a="9"), "somebody")
+        applied(live, config_map(a="9"), "other")
 
 
 def test_kubectl_conflicts_where_the_object_is_no_longer_what_it_applied():

@@ -8,7 +8,7 @@ from crd_support import create, definition, old_form, stored, update, version
 from kind_support import NOW, NOW_TEXT
 
 from kapi.registry.kinds.apiextensions import conditions
-from kapi.registry.kinds.apiextensions.conditions import begin_deletion, end_deletion, find, is_true, put, settle
+from kapi.registry.kinds.apiextensions.conditions import begin_deletion, end_deletion, find, is_true, put
 
 LATER = NOW + dt.timedelta(hours=1)
 LATER_TEXT = "2026-01-02T04:04:05Z"
@@ -110,21 +110,21 @@ def test_a_definition_gets_its_names_when_another_goes_away():
     holder = stored(definition(**HOLDER))
     loser = stored(definition("gadgets", "Thing"), holder)
     assert not is_true(loser, "Established")
-    settle(loser, [loser], LATER)
+    conditions.update(loser, [loser], LATER)
     assert [one["lastTransitionTime"] for one in loser["status"]["conditions"]] == [LATER_TEXT, LATER_TEXT]
     assert is_true(loser, "NamesAccepted")
     assert is_true(loser, "Established")
     assert loser["status"]["acceptedNames"]["kind"] == "Thing"
 
 
-def test_settling_again_changes_nothing_and_asks_nobody():
-    def nobody():
+def test_settling_again_changes_nothing_and_asks_none():
+    def none():
         raise AssertionError("the neighbours were looked at")
         yield
 
     obj = stored(definition())
     before = copy.deepcopy(obj)
-    settle(obj, nobody(), LATER)
+    conditions.update(obj, none(), LATER)
     assert obj == before
 
 

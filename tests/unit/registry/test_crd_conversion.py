@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kapi.base.tls import Authority, KeyPair
 from kapi.registry.kinds.apiextensions.conditions import is_true
-from kapi.registry.kinds.apiextensions.conversionrules import bundle_problem
+from kapi.registry.kinds.apiextensions.conversion import bundle_problem
 
 NOT_PEM = "unable to load root certificates: unable to parse bytes as PEM block"
 NO_CERTIFICATE = "unable to load root certificates: no valid certificate authority data seen"

@@ -343,7 +343,7 @@ async def test_a_lost_race_for_the_object_itself_is_decided_again(shelf):
     assert shelf.hub.find(KEY).revision == item.revision
 
 
-# -- conversion by somebody else --------------------------------------------------------------------------------------
+# -- conversion by a webhook ------------------------------------------------------------------------------------------
 
 
 class Renaming:

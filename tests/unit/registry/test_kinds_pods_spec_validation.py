@@ -17,7 +17,7 @@ LABEL = (
 )
 
 
-def judge(spec: dict[str, Any], **metadata: Any) -> list[str]:
+def errors_of(spec: dict[str, Any], **metadata: Any) -> list[str]:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", **metadata}, "spec": spec}
     strategy = PodStrategy()
     context = kind_support.a_write(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
@@ -362,18 +362,20 @@ VOLUMES = [
 
 @pytest.mark.parametrize(("spec", "texts"), SPECS + VOLUMES)
 def test_a_wrong_spec_is_refused_in_the_known_words(spec: dict[str, Any], texts: list[str]):
-    assert judge(spec) == texts
+    assert errors_of(spec) == texts
 
 
 def test_a_mirror_pod_must_name_its_node():
     key = "kubernetes.io/config.mirror"
     detail = "must set spec.nodeName if mirror pod annotation is set"
-    assert judge(with_spec(), annotations={key: "x"}) == [f'metadata.annotations[{key}]: Invalid value: "x": {detail}']
+    assert errors_of(with_spec(), annotations={key: "x"}) == [
+        f'metadata.annotations[{key}]: Invalid value: "x": {detail}'
+    ]
 
 
 @pytest.mark.parametrize(("cost", "is_fine"), [("-5", True), ("0", True), ("+1", False), ("01", False), ("x", False)])
 def test_the_deletion_cost_is_a_small_number(cost: str, is_fine: bool):
-    errors = judge(with_spec(), annotations={"controller.kubernetes.io/pod-deletion-cost": cost})
+    errors = errors_of(with_spec(), annotations={"controller.kubernetes.io/pod-deletion-cost": cost})
     assert bool(errors) is not is_fine
 
 
@@ -385,6 +387,6 @@ def test_matching_keys_may_not_be_selected_twice():
         "matchLabelKeys": ["app"],
         "labelSelector": {"matchLabels": {"app": "x"}},
     }
-    errors = judge(with_spec(topologySpreadConstraints=[constraint]), labels={"app": "x"})
+    errors = errors_of(with_spec(topologySpreadConstraints=[constraint]), labels={"app": "x"})
     path = "spec.topologySpreadConstraints[0][0]"
     assert errors == [f'{path}: Invalid value: "app": exists in both matchLabelKeys and labelSelector']

@@ -17,7 +17,7 @@ LABEL = (
 )
 
 
-def judge(spec: dict[str, Any], **metadata: Any) -> list[str]:
+def errors_of(spec: dict[str, Any], **metadata: Any) -> list[str]:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", **metadata}, "spec": spec}
     strategy = PodStrategy()
     context = kind_support.a_write(lookup=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
@@ -91,7 +91,7 @@ def test_a_full_pod_is_accepted():
         "overhead": {"cpu": "10m"},
         "activeDeadlineSeconds": 10,
     }
-    assert judge(spec) == []
+    assert errors_of(spec) == []
 
 
 CONTAINERS = [
@@ -468,4 +468,4 @@ CONTAINERS = [
 
 @pytest.mark.parametrize(("spec", "texts"), CONTAINERS)
 def test_a_wrong_container_is_refused_in_the_known_words(spec: dict[str, Any], texts: list[str]):
-    assert judge(spec) == texts
+    assert errors_of(spec) == texts

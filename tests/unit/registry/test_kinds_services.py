@@ -394,15 +394,15 @@ def test_dry_run_refuses_what_allocation_would():
 def test_status_holds_load_balancer_addresses():
     strategy = ServiceCluster().strategy
 
-    def judged(kind, *ingress):
+    def status_problems(kind, *ingress):
         obj = thing(spec={"type": kind}, status={"loadBalancer": {"ingress": list(ingress)}})
         return status_errors(strategy, obj, thing(spec={"type": kind}))
 
-    assert judged("LoadBalancer", {"ip": "1.2.3.4", "ipMode": "VIP"}) == []
-    assert judged("ClusterIP", {"ip": "1.2.3.4"}) == [
+    assert status_problems("LoadBalancer", {"ip": "1.2.3.4", "ipMode": "VIP"}) == []
+    assert status_problems("ClusterIP", {"ip": "1.2.3.4"}) == [
         "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"
     ]
-    assert judged("LoadBalancer", {"ip": "1.2.3.4"}, {"hostname": "1.2.3.4"}) == [
+    assert status_problems("LoadBalancer", {"ip": "1.2.3.4"}, {"hostname": "1.2.3.4"}) == [
         "status.loadBalancer.ingress[0].ipMode: Required value: must be specified when `ip` is set",
         'status.loadBalancer.ingress[1].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
     ]

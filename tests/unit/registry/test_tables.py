@@ -131,7 +131,7 @@ def test_every_column_says_what_it_shows(kind):
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_a_row_has_a_cell_for_every_column(kind):
     table = find(kind)
-    # Addresses carry their age beyond the last column, as they do in the reference.
+    # Addresses carry their age beyond the last column, as they do in kube-apiserver.
     extra = 1 if kind.endswith("/ipaddresses") else 0
     assert len(table.cells({"metadata": {"name": "x"}}, NOW)) == len(table.columns) + extra
 

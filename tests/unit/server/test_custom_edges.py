@@ -9,12 +9,12 @@ from custom_kinds import (
     STRING,
     WIDGET_CRD,
     WIDGETS,
+    background_work,
     defined,
     definition,
     gone,
     record,
     redefined,
-    settled,
     version,
     widget,
 )
@@ -71,7 +71,7 @@ async def test_discovery_tells_what_is_left_to_do_with_a_kind_that_goes(api):
     await api.made(WIDGETS, widget(metadata={"finalizers": ["example.com/hold"]}))
     before = await api.get("/apis", headers={"accept": AGGREGATED})
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     left = ["delete", "deletecollection", "get", "list", "watch"]
     assert (await api.get(f"/apis/{GROUP}/v1"))["resources"][0]["verbs"] == left
     after = await api.get("/apis", headers={"accept": AGGREGATED})

@@ -10,12 +10,12 @@ from custom_kinds import (
     CRDS,
     WIDGET_CRD,
     WIDGETS,
+    background_work,
     conditions,
     defined,
     definition,
     gone,
     redefined,
-    settled,
     version,
     widget,
 )
@@ -122,7 +122,7 @@ async def test_a_dry_run_defines_nothing(api):
     assert await page(api, WIDGETS) == PAGE
     await defined(api, definition())
     assert (await api.delete(WIDGET_CRD, dryRun="All")).status == 200
-    await settled()
+    await background_work()
     assert (await api.get(WIDGETS)).status == 200
     assert "deletionTimestamp" not in (await api.get(WIDGET_CRD)).metadata
 
@@ -149,7 +149,7 @@ async def test_a_definition_whose_names_are_taken_waits_until_they_are_free(api,
     assert (await api.get(path)).status == 404
     await api.delete(WIDGET_CRD)
     await gone(api, "widgets.example.com")
-    await settled()
+    await background_work()
     name = rival["metadata"]["name"]
     assert conditions((await api.get(f"{CRDS}/{name}")).json) == {
         "NamesAccepted": ("True", "NoConflicts"),
@@ -173,7 +173,7 @@ async def test_of_two_definitions_that_want_a_name_at_once_one_gets_it(api):
     assert [answer.status for answer in answers] == [201, 201]
     established = [conditions(answer.json)["Established"][0] for answer in answers]
     assert sorted(established) == ["False", "True"]
-    await settled()
+    await background_work()
     served_now = [(await api.get(f"/apis/example.com/v1/{one['spec']['names']['plural']}")).status for one in pair]
     assert sorted(served_now) == [200, 404]
 
@@ -182,7 +182,7 @@ async def test_of_two_definitions_that_want_a_name_at_once_one_gets_it(api):
 async def test_a_definition_that_gives_up_a_name_lets_its_neighbour_have_it(api):
     await defined(api, definition(shortNames=["wd"]), definition("Gadget", shortNames=["wd"]))
     await redefined(api, "widgets.example.com", lambda spec: spec["names"].update(shortNames=[]))
-    await settled()
+    await background_work()
     assert conditions((await api.get(f"{CRDS}/gadgets.example.com")).json)["NamesAccepted"][0] == "True"
 
 
@@ -218,7 +218,7 @@ async def test_instances_with_finalizers_hold_their_definition(api):
     await api.made(WIDGETS, widget("free"))
     await api.made(WIDGETS, widget("held", metadata=HELD))
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     going = (await api.get(WIDGET_CRD)).json
     assert conditions(going)["Terminating"] == ("True", "InstanceDeletionInProgress")
     assert conditions(going)["Established"][0] == "True"
@@ -235,7 +235,7 @@ async def test_a_definition_on_its_way_out_takes_no_new_instances_and_serves_the
     await defined(api, definition())
     await api.made(WIDGETS, widget("held", {"size": 1}, metadata=HELD))
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     refused = (403, "Forbidden")
     why = "create not allowed while custom resource definition is terminating"
     created = await api.post(WIDGETS, widget("new"))
@@ -256,7 +256,7 @@ async def test_deleting_a_definition_again_changes_nothing(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget("held", metadata=HELD))
     first = await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     again = await api.delete(WIDGET_CRD)
     assert again.status == 200
     assert again.metadata["deletionTimestamp"] == first.metadata["deletionTimestamp"]
@@ -297,7 +297,7 @@ async def test_finalizers_of_others_keep_an_emptied_definition(api):
     await defined(api, crd)
     await api.made(WIDGETS, widget())
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     left = (await api.get(WIDGET_CRD)).json
     assert left["metadata"]["finalizers"] == ["example.com/mine"]
     assert conditions(left)["Terminating"] == ("False", "InstanceDeletionCompleted")
@@ -316,7 +316,7 @@ async def test_an_instance_created_while_the_deletion_begins_does_not_outlive_it
     )
     assert {answer.status for answer in answers} <= {200, 201, 403, 404, 429}
     await gone(api, "widgets.example.com")
-    await settled()
+    await background_work()
     assert not len(api.catalog.hub.cache("/registry/example.com/widgets/"))
 
 

@@ -10,11 +10,11 @@ from custom_kinds import (
     STRING,
     WIDGET_CRD,
     WIDGETS,
+    background_work,
     defined,
     definition,
     record,
     redefined,
-    settled,
     version,
     widget,
 )
@@ -328,7 +328,7 @@ async def test_deleting_a_definition_deletes_what_is_stored_in_any_version(api):
     await api.made(NS, {"metadata": {"name": "other"}})
     await api.made(WIDGETS.replace("default", "other"), widget("c"))
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     assert (await api.get(WIDGET_CRD)).status == 404
     assert not len(api.catalog.hub.cache("/registry/example.com/widgets/"))
     assert (await api.get(CRDS)).names == []

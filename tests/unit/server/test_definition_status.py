@@ -3,7 +3,7 @@
 import pytest
 
 from api_client import JSON_PATCH, served, serving
-from custom_kinds import WIDGET_CRD, defined, definition, settled
+from custom_kinds import WIDGET_CRD, background_work, defined, definition
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
 
@@ -59,7 +59,7 @@ def test_a_server_starts_on_a_definition_whose_status_was_patched(name):
             await api.patch(f"{WIDGET_CRD}/status", PATCHES[name][0], JSON_PATCH)
         async with serving(storage) as api:
             assert api.catalog.hub.invalid.check() is None
-            await settled()
+            await background_work()
             assert (await api.get(WIDGET_CRD))["status"]["acceptedNames"] == NAMES
 
     run(main())

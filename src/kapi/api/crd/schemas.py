@@ -70,7 +70,7 @@ def schema_of(annotation: Any) -> Schema:
 
 
 def kind_schema(cls: type[msgspec.Struct]) -> Schema:
-    """The schema of a whole kind, whose apiVersion, kind and metadata are the server's to judge."""
+    """The schema of a whole kind, whose apiVersion, kind and metadata the server validates."""
     return _struct(cls, _Place(cls.__name__), is_whole=True)
 
 

@@ -19,7 +19,7 @@ MIN_INT64: Final = -(2**63)
 
 
 class JSONPathError(ValueError):
-    """A path that cannot be read, in the words of the reference, or that does not fit the object it is tried on."""
+    """A path that cannot be read, in the words of kube-apiserver, or that does not fit the object it is tried on."""
 
 
 class Failed(JSONPathError):
@@ -79,7 +79,7 @@ def _children(value: Any) -> Sequence[Any]:
         return list(value.values())
     if isinstance(value, list):
         return value
-    # A string is a row of bytes to the reference.
+    # A string is a row of bytes to kube-apiserver.
     return value.encode(errors="replace") if isinstance(value, str) else ()
 
 
@@ -132,7 +132,7 @@ def slices(start: Bound, end: Bound, step: Bound) -> Step:
             first += length if first < 0 else 0
             last += length if last < 0 or (last == 0 and end.is_derived) else 0
             if first == last:
-                return found  # as the reference: an empty selection ends the search, not only this list
+                return found  # as kube-apiserver: an empty selection ends the search, not only this list
             _check_bounds(first, last, length, values)
             if step.value is not None and step.value <= 0:
                 raise Failed("step must be > 0", values)
@@ -198,7 +198,7 @@ def identifier(name: str) -> Step:
 
 
 def exists(left: Sequence[Step]) -> Step:
-    """The items in which a path finds something. One that does not fit counts as found, oddly, as in the reference."""
+    """The items in which a path finds something. One that does not fit counts as found, oddly, as in kube-apiserver."""
 
     def passes(item: Any, effort: Effort) -> bool:
         try:
@@ -275,6 +275,6 @@ def _check_comparable(one: Any, other: Any, found: list[Any], *, is_order: bool)
 def _scalar_kind(value: Any) -> type | None:
     kind = type(value)
     if kind is int:
-        # Beyond 64 bits a number is a fraction to the reference.
+        # Beyond 64 bits a number is a fraction to kube-apiserver.
         return int if MIN_INT64 <= value <= MAX_INT64 else float
     return kind if kind in (str, bool, float) else None

@@ -2,10 +2,10 @@
 
 An owner has a claim: a set of fields, at an API version. An update moves the fields it changed from the claims of
 others to its own. An apply merges a configuration into the object; its claim is then what the configuration mentions.
-Fields the owner applied before and no longer mentions go, unless somebody else claims them. Changing a field that
-somebody else claims is a conflict, which force resolves by taking it.
+Fields that a manager applied before and no longer mentions are removed, unless another claims them. Changing a field
+that another manager claims is a conflict, which force resolves by taking it.
 
-Claims of other versions of the kind are judged on the object converted to that version. Nothing here knows of
+Claims of other versions of the kind are compared on the object converted to that version. Nothing here knows of
 `metadata.managedFields`; that is `kapi.api.ownership.managedfields`.
 """
 
@@ -104,7 +104,7 @@ def only(*patterns: tuple[str, ...]) -> Filter:
 
 
 def without_identity(obj: Object) -> Object:
-    """The object without the fields nobody owns; the same values in new outer dictionaries."""
+    """The object without the fields that no manager owns; the same values in new outer dictionaries."""
     view = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
     metadata = obj.get("metadata")
     if metadata:
@@ -116,7 +116,7 @@ class Ownership:
     """The rules for one kind, at one version, on one endpoint.
 
     `reset` keeps out of claims what the endpoint does not write; with `resets_everywhere`, also where claims of other
-    versions are judged. Without `at_version`, claims of other versions are left alone.
+    versions are compared. Without `at_version`, claims of other versions are left alone.
     """
 
     def __init__(
@@ -218,16 +218,16 @@ class Ownership:
                 continue
             if claim.api_version not in versions:
                 versions[claim.api_version] = self._compare_at(claim.api_version, old, new)
-            judged = versions[claim.api_version]
-            if judged is None:
+            changes = versions[claim.api_version]
+            if changes is None:
                 # The version is no longer served, so there is nothing left to own at it.
                 lost[who] = claim.fields
                 continue
-            taken = fieldset.intersection(claim.fields, fieldset.union(judged.modified, judged.added))
+            taken = fieldset.intersection(claim.fields, fieldset.union(changes.modified, changes.added))
             if taken:
                 contested[who] = taken
-            if judged.removed:
-                lost[who] = judged.removed
+            if changes.removed:
+                lost[who] = changes.removed
         return contested, lost
 
     def _compare_at(self, api_version: str, old: Object, new: Object) -> Comparison | None:
@@ -244,14 +244,14 @@ class Ownership:
     # -- removing what is no longer applied ---------------------------------------------------------------------------
 
     def _prune(self, merged: Object, claims: Claims, last: Claim) -> Object:
-        """The merged object without what was applied last time, is not applied now, and nobody else claims."""
+        """The merged object without what was applied last time, is not applied now, and no other manager claims."""
         failed = "failed to prune fields: failed "
         placed = self._at(merged, last.api_version, f"{failed}to convert merged object to last applied version: ")
         if placed is None:
             return merged
         shape, whole = placed
         gone = ensure_named(shape, last.fields)
-        # What nobody owns is not for anybody to remove.
+        # A field without an owner is not removed.
         managed: dict[str, FieldSet] = {last.api_version: NEVER_OWNED}
         for claim in claims.values():
             managed[claim.api_version] = fieldset.union(managed.get(claim.api_version, LEAF), claim.fields)
@@ -271,7 +271,7 @@ class Ownership:
         return result[1] if result else merged
 
     def _with_owned(self, whole: Object, pruned: Object, api_version: str, owned: FieldSet) -> Object:
-        """Put back what somebody claims at a version."""
+        """Restore what a manager claims at a version."""
         step = "failed to prune fields: failed add back owned items: failed to convert {} object at version {}: "
         full = self._at(whole, api_version, step.format("merged", api_version))
         part = self._at(pruned, api_version, step.format("pruned", api_version))

@@ -32,14 +32,14 @@ Path = tuple[str, ...]
 """The steps from the root to a place."""
 
 LEAF: Final[FieldSet] = {}
-"""A place with nothing below it. One dictionary for all of them; nobody may change it."""
+"""A place with nothing below it. One dictionary for all of them, never changed."""
 SELF: Final = "."
 ANY: Final = "*"
 """A step of a pattern that fits every step of a path; see `matching`."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-# The characters that stand for themselves in the JSON of the reference, which escapes those HTML minds, too.
+# The characters that stand for themselves in the JSON of kube-apiserver, which escapes those HTML minds, too.
 _plain = re.compile(r"[ !#-%'-;=?-\[\]-~]*").fullmatch
 _special = re.compile(r'["\\<>&\x00-\x1f\u2028\u2029]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -299,7 +299,7 @@ def key_step(keys: dict[str, Any]) -> str:
 
 
 def scalar_json(value: Any) -> str:
-    """A value as the reference writes it inside a step."""
+    """A value as kube-apiserver writes it inside a step."""
     if isinstance(value, str):
         return f'"{value}"' if _plain(value) else _string_json(value)
     if isinstance(value, float):
@@ -374,7 +374,7 @@ def _value_text(value: Any) -> str:
 
 
 def _number_text(value: float) -> str:
-    """Numbers read from FieldsV1 are floating point to the reference: an exponent from a million on."""
+    """Numbers read from FieldsV1 are floating point to kube-apiserver: an exponent from a million on."""
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         return str(int(value)) if value.is_integer() else repr(value)
     mantissa, _, exponent = _scientific(value)

@@ -206,7 +206,7 @@ class FieldManager:
         """Set the managedFields of `new`, which is to replace `live`, or to be created when there is none.
 
         Those in `new` are what the client sent. They replace the stored ones if they can be read, except on
-        sub-resources; an empty list forgets all. An object nobody's ownership is recorded for stays so until the first
+        sub-resources; an empty list forgets all. An object without recorded ownership stays so until the first
         apply.
         """
         metadata = new["metadata"]
@@ -216,7 +216,7 @@ class FieldManager:
         if live is not None and not (before if claims is None else claims):
             return
         if claims is not None:
-            # Owners of nothing count as somebody's statement, but there is nothing to record.
+            # Managers that own nothing count as set, but there is nothing to record.
             claims = {owner: claim for owner, claim in claims.items() if claim.fields}
         if live is not None and self._is_same(live, new):
             entries = before if claims is None else encode(capped(claims))
@@ -244,7 +244,7 @@ class FieldManager:
         self, live: Object | None, new: Object, claims: Claims, manager: str, now: dt.datetime
     ) -> list[Entry] | None:
         if not (self._fits(new) and self._fits(live or {})):
-            # Nobody can say what was changed in an object of another shape. Validation will have its say.
+            # What changed in an object of another shape cannot be told; validation refuses it later.
             return encode(claims)
         try:
             return encode(capped(self._claimed(live or {}, new, claims, manager, now)))
@@ -415,7 +415,7 @@ def parent_entries(
     """The managedFields of an object after its Scale was written, given those of the Scale.
 
     Owners of the replicas who are no longer owners in the Scale lose them. New owners come without a time, as in the
-    reference. Who owns both is the same owner although the versions differ; the reference makes two entries of it.
+    reference. The manager of both is the same although the versions differ; kube-apiserver makes two entries of it.
     """
     owners = {owner._replace(api_version=""): claim for owner, claim in stored(scale).items()}
     claims: Claims = {}

@@ -3,7 +3,7 @@
 A `Shape` stands for a place of a schema: a leaf, a struct or map whose fields are owned one by one, a list whose items
 are told apart by keys or by value, or a list or map that has one owner as a whole. Walking an object beside its shape
 gives the fields it sets (`field_set`) and what is wrong with it (`problems`). The walks over two objects are in
-`kapi.api.ownership.merge`. The schema room makes shapes for built-in kinds; `DEDUCED` serves objects without a schema.
+`kapi.api.ownership.merge`. `kapi.schema` makes shapes for built-in kinds; `DEDUCED` serves objects without a schema.
 
 Null is a value here and not the same as absent: `None` in a dictionary against a missing key.
 """
@@ -340,7 +340,7 @@ def _wrong_fields(shape: Shape, value: dict[str, Any], repeats: bool) -> list[Pr
         known = fields.get(name)
         inner = known[1] if known else values
         if inner is None:
-            # The reference looks no further in this struct.
+            # kube-apiserver looks no further in this struct.
             return [*found, (f".{name}", "field not declared in schema")]
         if inner.kind == SCALAR and type(below) in inner.types:
             continue

@@ -8,15 +8,15 @@ Both come as strategic merge patches, for kinds with a schema, and as JSON merge
 plain decoded JSON; nothing here talks to a server, and arguments are left as they were. A patch shares parts with them:
 copy it before changing it in place.
 
-Patches are those of the reference but where its answer is no use:
+Patches are those of kubectl, except where its answer is no use:
 
-    * equal values make no patch. The reference sends fields with the strategy `replace` always, and the order of a list
+    * equal values make no patch. kubectl sends fields with the strategy `replace` always, and the order of a list
       of scalars whenever the list is not sorted
     * a list of scalars that merges is a set: what it repeats is neither added nor deleted
     * what the object lost in the meantime is sent whole, without deletions below it: their directives would stay in it
     * items whose merge keys are of different types are different items
     * with `overwrite=False`, lists and objects that are replaced conflict as soon as they differ, not only in parts
-    * fields that the schema does not know are compared as in a JSON merge patch, the reference gives up
+    * fields that the schema does not know are compared as in a JSON merge patch, kubectl gives up
 
 Errors:
 
@@ -64,7 +64,7 @@ class PatchCreationError(PatchError):
 
 
 class PatchConflict(PatchCreationError):
-    """The patch would overwrite what somebody else changed. Holds the patch, and the changes it conflicts with."""
+    """The patch would overwrite a change of another writer. Holds the patch, and the changes it conflicts with."""
 
     def __init__(self, patch: Map, changes: Map) -> None:
         self.patch = patch
@@ -220,7 +220,7 @@ def _changed_items(
     retains_keys = _has_strategy(node, "retainKeys")
     positions = {identity: position for position, identity in reversed([*enumerate(keys)])}
     changed: list[tuple[int, Map]] = []
-    # From the end: of items that share a key, which the API allows in some lists, the reference pairs the last ones.
+    # From the end: of items that share a key, which the API allows in some lists, kubectl pairs the last ones.
     for identity, item in zip(reversed(keys), reversed(after), strict=True):
         if unmatched.get(identity):
             change = _diff(unmatched[identity].pop(), item, node.items, wanted, retains_keys=retains_keys)

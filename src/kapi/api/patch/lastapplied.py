@@ -66,7 +66,7 @@ def follow(obj: Object, config: Object) -> None:
 
 
 def _configuration(config: Object) -> str:
-    """The configuration without the annotation itself, in the form the reference gives it."""
+    """The configuration without the annotation itself, in the form kubectl gives it."""
     annotations = _annotations(config)
     if annotations:
         kept = {key: value or "" for key, value in annotations.items() if key != ANNOTATION}

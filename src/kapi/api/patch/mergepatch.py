@@ -3,9 +3,9 @@
     PatchError
     ├── PatchDecodeError    the patch is no patch at all: 400, the text is the whole message
     ├── PatchFormatError    a directive of a strategic patch is malformed: 400, the text is the whole message
-    ├── PatchApplyError     a JSON patch does not fit the object: 422, and the reference hides the text
+    ├── PatchApplyError     a JSON patch does not fit the object: 422, and kube-apiserver hides the text
     ├── PatchContentError   a strategic patch does not fit the object: 422, the text hidden likewise
-    └── PatchInternalError  what the reference answers with a bare 500, the text is the whole message
+    └── PatchInternalError  what kube-apiserver answers with a bare 500, the text is the whole message
 
 All patches are functions on decoded JSON that leave their arguments as they were. The result shares what did not change
 with the object, and what was added with the patch: copy it before changing it in place. It may hold nulls where the

@@ -8,8 +8,8 @@ are replaced. Directives stand beside the data and start with `$`:
     $deleteFromPrimitiveList/f: [x]      take scalars out of the list f
     $setElementOrder/f: [{name: a}, …]   put the items of the list f in this order
 
-The schema comes in through `MergeNode`, which the schema room implements. Sharing and nulls are as for every patch, see
-`kapi.api.patch.mergepatch`. Each error says by its class which answer the reference gives.
+The schema comes in through `MergeNode`, which `kapi.schema` implements. Sharing and nulls are as for every patch, see
+`kapi.api.patch.mergepatch`. Each error says by its class which answer kube-apiserver gives.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def _merge_ordered(merged: Map, pending: Map, key: str, node: MergeNode | None) 
 def _order_after_deletion(original: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
     """The order of the stored list when the patch is to be put in order.
 
-    In the reference, new items take the places that deleted ones left at the end of the list, so a renamed item comes
+    In kube-apiserver, new items take the places that deleted ones left at the end of the list, so a renamed item comes
     after those that stood before it. Clients see that order, so it is kept.
     """
     if not merge_key or not any(item.get(_DIRECTIVE) == "delete" for item in patch if isinstance(item, dict)):

@@ -125,7 +125,7 @@ class DefinitionController:
 
     async def _name(self, name: str) -> None:
         """Perhaps what a definition could not be called is free now."""
-        await self._change(name, lambda obj: conditions.settle(obj, self._others(name), self._catalog.clock.now()))
+        await self._change(name, lambda obj: conditions.update(obj, self._others(name), self._catalog.clock.now()))
 
     def _others(self, name: str) -> list[Object]:
         group = name.partition(".")[2]

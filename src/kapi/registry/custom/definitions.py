@@ -1,11 +1,12 @@
 """The stored definitions, turned into served resources the moment they are committed.
 
-`Definitions` listens to the watch cache of definitions, which is fed before a write is acknowledged. So whoever is told
-that a definition is established finds its kind served, by every path and in discovery; there is nothing to wait for.
+`Definitions` listens to the watch cache of definitions, which is fed before a write is acknowledged. So the client that
+is told that a definition is established finds its kind served, by every path and in discovery; there is nothing to wait
+for.
 
 A change of a definition replaces the resources it concerns and leaves the others, and their watchers, alone. A resource
 that was replaced is retired: its watches end, which clients answer by watching again from where they were, and writes
-that were judged by the old rules are refused with a request to try again.
+that were validated by the old rules are refused with a request to try again.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class CustomVersion:
         self.description = _digest(_own_parts(outline, version))
         """Changes when what documents say of this version does."""
         self.retired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the version is no longer served in this form: whoever watches it must start again."""
+        """Done when the version is no longer served in this form: its watches must start again."""
 
     def refresh(self, item: Item) -> None:
         """Take note of newer bytes of the definition, in which nothing changed for this version."""

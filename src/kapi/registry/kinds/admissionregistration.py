@@ -142,7 +142,7 @@ def _url_errors(path: str, url: str) -> list[FieldError]:
 
 def _service_errors(path: str, service: dict[str, Any]) -> list[FieldError]:
     errors: list[FieldError] = []
-    # The reference has the two mixed up: it blames `namespace` for a missing name and the other way round.
+    # kube-apiserver has the two mixed up: it blames `namespace` for a missing name and the other way round.
     if not service.get("namespace"):
         errors.append(required(f"{path}.name"))
     if not service.get("name"):
@@ -224,7 +224,7 @@ def _wildcard_errors(path: str, resources: list[str]) -> list[FieldError]:
     if len(resources) > 1 and "*/*" in resources:
         errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
     plain = [entry for entry in resources if "/" not in entry and entry]
-    # The last resource without a sub-resource decides, in the reference as here.
+    # The last resource without a sub-resource decides, in kube-apiserver as here.
     if "*" in plain and plain[-1] != "*":
         text = "if '*' is present, must not specify other resources without subresources"
         errors.append(invalid(path, resources, text))

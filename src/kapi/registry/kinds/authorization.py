@@ -22,17 +22,17 @@ _EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must 
 
 
 def check_subject_access_review(review: Object) -> None:
-    """Somebody, and one thing they might do."""
+    """Validate a SubjectAccessReview: a user, and one request."""
     _raise_if_any(_spec_errors(review, needs_subject=True) + _metadata_errors(review))
 
 
 def check_self_subject_access_review(review: Object) -> None:
-    """One thing the sender might do."""
+    """Validate a SelfSubjectAccessReview: one request of the caller."""
     _raise_if_any(_spec_errors(review, needs_subject=False) + _metadata_errors(review))
 
 
 def check_local_subject_access_review(review: Object, namespace: str) -> None:
-    """Somebody, and one thing they might do in the namespace of the URL."""
+    """Validate a LocalSubjectAccessReview: a user, and one request in the namespace of the URL."""
     errors = _spec_errors(review, needs_subject=True)
     metadata = _meaningful_metadata(review)
     own = metadata.pop("namespace", "")
@@ -71,7 +71,7 @@ def _metadata_errors(review: Object) -> list[FieldError]:
 
 
 def _url_as_printed(attributes: dict[str, str]) -> dict[str, str]:
-    """The reference prints its internal structure, whose field names are capitalised."""
+    """kube-apiserver prints its internal structure, whose field names are capitalised."""
     return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
 
 

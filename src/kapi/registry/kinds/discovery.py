@@ -63,7 +63,7 @@ class EndpointSliceStrategy(Strategy):
         )
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Nobody implements host names as endpoints; odd spellings of addresses."""
+        """Warn about host names as endpoints and unusual spellings of addresses."""
         warnings = []
         if old is None and obj.get("addressType") == "FQDN":
             warnings.append("spec.addressType: FQDN endpoints are deprecated")

@@ -65,7 +65,7 @@ def share_errors(path: str, value: int | str) -> list[FieldError]:
 
 
 def _as_printed(spec: dict[str, Any]) -> dict[str, Any]:
-    """The reference prints its internal structure, whose field names are capitalised."""
+    """kube-apiserver prints its internal structure, whose field names are capitalised."""
     return {
         "MinAvailable": spec.get("minAvailable"),
         "Selector": spec.get("selector"),

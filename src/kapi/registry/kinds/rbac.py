@@ -1,6 +1,6 @@
 """Roles and bindings: the shape of rules, subjects and references.
 
-Whether somebody may grant them is decided elsewhere.
+Whether a user may grant them is decided in admission.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class RoleBindingStrategy(_RbacStrategy):
 
 
 def _reference_as_printed(reference: dict[str, str]) -> dict[str, str]:
-    """The reference server prints its internal structure, whose field names are capitalised."""
+    """kube-apiserver prints its internal structure, whose field names are capitalised."""
     fields = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
     return {printed: reference.get(field, "") for printed, field in fields}
 

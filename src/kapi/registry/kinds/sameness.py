@@ -1,6 +1,6 @@
 """When two objects say the same thing, and what a person is shown when they do not.
 
-Immutability is judged on meaning: a field sent as its zero value (`false`, `0`, `""`, `[]`, `{}`) says the same as
+Immutability is a matter of meaning: a field sent as its zero value (`false`, `0`, `""`, `[]`, `{}`) says the same as
 the field left out, because typed clients drop such fields on their way through. Maps whose keys users choose
 (labels and the like) are the exception: there an empty value is a value. Pure functions, used by the kinds that
 freeze part of their spec.

@@ -76,7 +76,7 @@ def _reserved_errors(obj: Object) -> list[FieldError]:
 
 
 def _refuse_second_default(write: Write, obj: Object) -> None:
-    """Raises `Forbidden`: the reference makes this check in admission, so it is a 403 and not a 422."""
+    """Raises `Forbidden`: kube-apiserver makes this check in admission, so it is a 403 and not a 422."""
     if not obj.get("globalDefault"):
         return
     name = obj["metadata"].get("name", "")

@@ -217,7 +217,7 @@ TABLES = {
             AGE,
             wide("IP", "The first address of the pod."),
             wide("Node", "The node the pod is bound to."),
-            wide("Nominated Node", "The node where room is being made for the pod."),
+            wide("Nominated Node", "The node on which other pods are preempted for the pod."),
             wide("Readiness Gates", "Readiness gates that are passed, of all the pod has."),
         ),
         _pod,

@@ -186,7 +186,7 @@ TABLES = {
             NAME,
             boolean("AttachRequired", "Whether volumes must be attached before they are mounted."),
             boolean("PodInfoOnMount", "Whether the driver is told about the pod on mount."),
-            boolean("StorageCapacity", "Whether the driver publishes how much room it has."),
+            boolean("StorageCapacity", "Whether the driver publishes its capacity."),
             text("TokenRequests", "The audiences the driver gets service account tokens for."),
             boolean("RequiresRepublish", "Whether the driver is called again and again while mounted."),
             text("Modes", "The lifecycles of volumes the driver supports."),

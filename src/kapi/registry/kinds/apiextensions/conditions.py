@@ -1,7 +1,7 @@
 """The status of a definition: which names it got, whether it is served, and what is remarkable about it.
 
-The reference has a controller for each of these, which look at a definition one after the other after it was written.
-Here there is one process and nothing to wait for, so all of it is settled in the very write: `settle` is called by the
+kube-apiserver has a controller for each of these, which look at a definition one after the other after it was written.
+Here there is one process and nothing to wait for, so all of it is set in the same write: `update` is called by the
 strategy, and again for the neighbours of a definition that gave up names. Pure functions that change a definition in
 place and never a part it shares with another one.
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kapi.api.fielderror import invalid
 from kapi.api.go.text import quote
 from kapi.api.meta import format_time
-from kapi.registry.kinds.apiextensions import approval, conversionrules
+from kapi.registry.kinds.apiextensions import approval, conversion
 from kapi.schema.structural.violations import unconvertible, violations
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _own_status(definition: Object) -> dict[str, Any]:
     return status
 
 
-def settle(definition: Object, others: Iterable[Object], now: dt.datetime) -> None:
+def update(definition: Object, others: Iterable[Object], now: dt.datetime) -> None:
     """Bring names and conditions up to date with the spec, in place.
 
     `others` are the other definitions there are, of any group; they are only looked at when names have to be given
@@ -265,15 +265,15 @@ def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
 
 
 def _establishment(definition: Object) -> Verdict:
-    config = conversionrules.client_config((definition.get("spec") or {}).get("conversion")) or {}
-    if conversionrules.bundle_problem(config.get("caBundle")):
+    config = conversion.client_config((definition.get("spec") or {}).get("conversion")) or {}
+    if conversion.bundle_problem(config.get("caBundle")):
         return Verdict("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
     return Verdict("True", "InitialNamesAccepted", "the initial names have been accepted")
 
 
 def _settle_structure(definition: Object, now: dt.datetime) -> None:
     spec = definition.get("spec") or {}
-    # Whoever prunes has structural schemas: nothing else is accepted. So there is nothing to look at then.
+    # A definition that prunes has structural schemas: nothing else is accepted, so there is nothing to look at.
     if not spec.get("preserveUnknownFields"):
         remove(definition, NON_STRUCTURAL)
         return

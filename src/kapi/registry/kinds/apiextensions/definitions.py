@@ -1,7 +1,7 @@
 """The rules of CustomResourceDefinition.
 
 What a definition must look like is in `validation`, what its status says in `conditions`, its older form in `v1beta1`.
-Unlike the reference, where controllers follow, a definition that was written here is settled: its names are
+Unlike kube-apiserver, where controllers follow, a definition that was written here has its whole status: its names are
 accepted or not, and it is established or not, in the same write.
 """
 
@@ -13,8 +13,8 @@ import msgspec
 
 from kapi.api.go.text import quote
 from kapi.registry import reservations
-from kapi.registry.kinds.apiextensions import conditions, schemaprops, v1beta1, validation
-from kapi.registry.kinds.apiextensions.leniency import schema_of
+from kapi.registry.kinds.apiextensions import conditions, schemafields, v1beta1, validation
+from kapi.registry.kinds.apiextensions.options import schema_of
 from kapi.registry.strategy import Companions, Strategy
 from kapi.schema.formats import supported_format
 
@@ -75,28 +75,28 @@ class DefinitionStrategy(Strategy):
         """Give out names and establish."""
         obj["status"] = conditions.complete(_empty_status())
         conditions.record_storage_version(obj)
-        conditions.settle(obj, self.others(write, obj), write.now)
+        conditions.update(obj, self.others(write, obj), write.now)
 
     def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
         """The same, on the status that is stored."""
         conditions.record_storage_version(obj)
-        conditions.settle(obj, self.others(write, obj), write.now)
+        conditions.update(obj, self.others(write, obj), write.now)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a new definition, by the rules of the version it came in."""
+        """Validate a new definition, by the rules of the version it came in."""
         legacy = v1beta1.is_marked(obj)
         errors = validation.create_errors(obj, legacy=legacy)
         v1beta1.unmark(obj)
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a changed definition; what is stored already may mostly stay."""
+        """Validate a changed definition; what is stored already may mostly stay."""
         legacy = v1beta1.is_marked(obj)
         errors = validation.update_errors(obj, old, legacy=legacy)
         v1beta1.unmark(obj)
         return errors
 
-    def judges_slowly(self, obj: Object) -> bool:
+    def validates_off_loop(self, obj: Object) -> bool:
         """Schemas can be large, and each rule in them is compiled and priced."""
         return True
 
@@ -152,7 +152,7 @@ def _unknown_formats(obj: Object) -> list[str]:
     found = (
         one["format"]
         for version in versions
-        for one in schemaprops.walk(schema_of(version) or {})
+        for one in schemafields.walk(schema_of(version) or {})
         if one.get("format") and not supported_format(one["format"], one.get("type", ""))
     )
     return list(dict.fromkeys(found))

@@ -6,9 +6,9 @@ otherwise. `to_v1` reads it in all its forms, with its own defaults; `from_v1` w
 as Kubernetes did.
 
 Not everything that can be said in v1beta1 can be stored: both a common schema and one per version, or names that stand
-beside `names`. And definitions that come in this way are judged more mildly. So `to_v1` leaves marks: `spec.version`
-always, and each field it could not place where it was. Validation reads them (`versionparts.conflicts`) and takes them
-away; nothing with marks is ever stored.
+next to `names`. And definitions that come in this way are validated less strictly. So `to_v1` leaves marks:
+`spec.version` always, and each field it could not place where it was. Validation reads them (`versionfields.conflicts`)
+and takes them away; nothing with marks is ever stored.
 
 Pure functions; they share parts with their argument and never change it, but for `unmark`.
 """
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.registry.kinds.apiextensions.hoisting import SHARED, hoisted
-from kapi.registry.kinds.apiextensions.versionparts import ABOVE, NAME_FIELDS
+from kapi.registry.kinds.apiextensions.toplevel import SHARED, top_level
+from kapi.registry.kinds.apiextensions.versionfields import ABOVE, NAME_FIELDS
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -101,7 +101,7 @@ def from_v1(obj: Object) -> Object:
 
 
 def _spec_from_v1(spec: Part) -> Part:
-    shared, versions = hoisted(spec.get("versions") or [])
+    shared, versions = top_level(spec.get("versions") or [])
     new: Part = {key: value for key, value in spec.items() if key not in ("versions", "conversion")}
     new["version"] = spec.get("version") or (versions[0].get("name", "") if versions else "")
     new |= {

@@ -1,8 +1,8 @@
 """What a CustomResourceDefinition must look like: names, versions, what is asked of its schemas, what may change.
 
-Fields are named in messages as the reference names them, which is as they stand when what all versions agree on is
-taken out of them (`hoisting`). The rules of single schemas are in `schemaprops`, those of conversion in
-`conversionrules`, and how strictly all of it applies in `leniency`. Pure.
+Fields are named in messages as kube-apiserver names them, which is as they stand when what all versions agree on is
+taken out of them (`toplevel`). The rules of single schemas are in `schemafields`, those of conversion in
+`conversion`, and how strictly all of it applies in `options`. Pure.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api import names as rules
 from kapi.api.fielderror import FieldError, immutable, invalid, not_supported, required
-from kapi.registry.kinds.apiextensions import approval, conversionrules, govalues, schemaprops, versionparts
-from kapi.registry.kinds.apiextensions.hoisting import Hoisted, hoisted
-from kapi.registry.kinds.apiextensions.leniency import Leniency, schema_of
-from kapi.registry.kinds.apiextensions.schemarules import schema_errors
+from kapi.registry.kinds.apiextensions import approval, gostructs, schemafields, versionfields
+from kapi.registry.kinds.apiextensions.conversion import NONE, conversion_errors
+from kapi.registry.kinds.apiextensions.options import ValidationOptions, schema_of
+from kapi.registry.kinds.apiextensions.schemavalidation import schema_errors
+from kapi.registry.kinds.apiextensions.toplevel import TopLevel, top_level
 from kapi.schema.structural.report import Report
 
 if TYPE_CHECKING:
@@ -37,21 +38,21 @@ _EXTENSIONS: Final = (
 
 
 def create_errors(obj: Object, *, legacy: bool) -> list[FieldError]:
-    """Judge a new definition, but for the metadata that all kinds share. `legacy`: it came in as v1beta1."""
-    leniency = Leniency(None, legacy=legacy)
-    return _bounded([*name_errors(obj), *_spec_errors(spec_of(obj), leniency), *_rest(obj, None, leniency)])
+    """Validate a new definition, but for the metadata that all kinds share. `legacy`: it came in as v1beta1."""
+    options = ValidationOptions(None, legacy=legacy)
+    return _bounded([*name_errors(obj), *_spec_errors(spec_of(obj), options), *_rest(obj, None, options)])
 
 
 def update_errors(obj: Object, old: Object, *, legacy: bool) -> list[FieldError]:
-    """Judge the new state of a definition."""
-    leniency = Leniency(old, legacy=legacy)
-    errors = _spec_errors(spec_of(obj), leniency)
-    errors += _immutable_errors(spec_of(obj), spec_of(old), leniency)
-    return _bounded(errors + _rest(obj, old, leniency))
+    """Validate the new state of a definition."""
+    options = ValidationOptions(old, legacy=legacy)
+    errors = _spec_errors(spec_of(obj), options)
+    errors += _immutable_errors(spec_of(obj), spec_of(old), options)
+    return _bounded(errors + _rest(obj, old, options))
 
 
 def status_errors(obj: Object) -> list[FieldError]:
-    """Judge a status: the names it says were accepted."""
+    """Validate a status: the names it says were accepted."""
     accepted = (obj.get("status") or {}).get("acceptedNames") or {}
     return _name_form_errors(accepted, "status.acceptedNames")
 
@@ -80,12 +81,12 @@ def name_errors(obj: Object) -> list[FieldError]:
     ]
 
 
-def _rest(obj: Object, old: Object | None, leniency: Leniency) -> list[FieldError]:
+def _rest(obj: Object, old: Object | None, options: ValidationOptions) -> list[FieldError]:
     stored = (obj.get("status") or {}).get("storedVersions") or []
     errors = stored_version_errors(stored, spec_of(obj).get("versions") or [])
-    if leniency.needs_approval:
+    if options.needs_approval:
         errors += _approval_errors(obj, old)
-    if spec_of(obj).get("preserveUnknownFields") and not leniency.may_preserve:
+    if spec_of(obj).get("preserveUnknownFields") and not options.may_preserve:
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         )
@@ -93,10 +94,10 @@ def _rest(obj: Object, old: Object | None, leniency: Leniency) -> list[FieldErro
     return errors
 
 
-def _immutable_errors(spec: Props, old: Props, leniency: Leniency) -> list[FieldError]:
+def _immutable_errors(spec: Props, old: Props, options: ValidationOptions) -> list[FieldError]:
     names, before = spec.get("names") or {}, old.get("names") or {}
     fields = [("spec.group", spec, old, "group"), ("spec.names.plural", names, before, "plural")]
-    if leniency.has_fixed_names:
+    if options.has_fixed_names:
         fields = [("spec.scope", spec, old, "scope"), ("spec.names.kind", names, before, "kind"), *fields]
     return [
         immutable(path, new.get(field, ""))
@@ -133,7 +134,7 @@ def _approval_errors(obj: Object, old: Object | None) -> list[FieldError]:
     annotations = obj["metadata"].get("annotations") or {}
     state, why = approval.approval_of(annotations)
     if old is not None and approval.approval_of(old["metadata"].get("annotations")).state == state:
-        return []  # whoever leaves it as it was is not asked
+        return []  # an annotation that is unchanged is not validated again
     path = f"metadata.annotations[{approval.ANNOTATION}]"
     if state == approval.MISSING:
         return [required(path, why)]
@@ -143,20 +144,20 @@ def _approval_errors(obj: Object, old: Object | None) -> list[FieldError]:
 # -- the spec --------------------------------------------------------------------------------------------------------
 
 
-def _spec_errors(spec: Props, leniency: Leniency) -> list[FieldError]:
+def _spec_errors(spec: Props, options: ValidationOptions) -> list[FieldError]:
     versions = spec.get("versions") or []
-    split = hoisted(versions)
+    split = top_level(versions)
     errors = _group_errors(spec.get("group", "")) + _scope_errors(spec.get("scope", ""))
-    errors += _presence_errors(spec, split, leniency)
-    structural = _needs_structure(spec, leniency)
-    errors += _version_errors(split, leniency, structural=structural)
-    errors += versionparts.conflicts(spec)
+    errors += _presence_errors(spec, split, options)
+    structural = _needs_structure(spec, options)
+    errors += _version_errors(split, options, structural=structural)
+    errors += versionfields.conflicts(spec)
     errors += _version_list_errors(split.versions if spec.get("versions") is not None else None)
     errors += _names_errors(spec.get("names") or {})
-    errors += _shared_errors(split, versions, leniency, structural=structural)
+    errors += _shared_errors(split, versions, options, structural=structural)
     conversion = spec.get("conversion")
     if conversion is not None:
-        errors += _conversion_errors(conversion, leniency, preserves=bool(spec.get("preserveUnknownFields")))
+        errors += _conversion_errors(conversion, options, preserves=bool(spec.get("preserveUnknownFields")))
     return errors
 
 
@@ -175,39 +176,39 @@ def _scope_errors(scope: str) -> list[FieldError]:
     return [] if scope in SCOPES else [not_supported("spec.scope", scope, SCOPES)]
 
 
-def _presence_errors(spec: Props, split: Hoisted, leniency: Leniency) -> list[FieldError]:
+def _presence_errors(spec: Props, split: TopLevel, options: ValidationOptions) -> list[FieldError]:
     """Where a schema is missing, and where defaults have none to be applied by."""
     errors: list[FieldError] = []
     preserves = bool(spec.get("preserveUnknownFields"))
-    if schema_of(split.shared) is None and (leniency.needs_schemas or not preserves):
-        detail = "" if leniency.needs_schemas else "because otherwise all fields are pruned"
+    if schema_of(split.shared) is None and (options.needs_schemas or not preserves):
+        detail = "" if options.needs_schemas else "because otherwise all fields are pruned"
         errors += [
             required(f"spec.versions[{index}].schema.openAPIV3Schema", detail)
             for index, one in enumerate(split.versions)
-            if schema_of(one) is None and (leniency.needs_schemas or one.get("served"))
+            if schema_of(one) is None and (options.needs_schemas or one.get("served"))
         ]
-    if preserves and leniency.strictness.allow_defaults and _has_defaults(spec):
+    if preserves and options.strictness.allow_defaults and _has_defaults(spec):
         detail = "must be false in order to use defaults in the schema"
         errors.append(invalid("spec.preserveUnknownFields", True, detail))
     return errors
 
 
-def _needs_structure(spec: Props, leniency: Leniency) -> bool:
+def _needs_structure(spec: Props, options: ValidationOptions) -> bool:
     """Whether schemas must be structural: to prune by, to default by, and for every extension."""
-    if not spec.get("preserveUnknownFields") or leniency.needs_structure:
+    if not spec.get("preserveUnknownFields") or options.needs_structure:
         return True
-    if leniency.strictness.allow_defaults and _has_defaults(spec):
+    if options.strictness.allow_defaults and _has_defaults(spec):
         return True
     return any(
         one.get(field) not in (None, False)
         for props in _schemas(spec)
-        for one in schemaprops.walk(props)
+        for one in schemafields.walk(props)
         for field in _EXTENSIONS
     )
 
 
 def _has_defaults(spec: Props) -> bool:
-    return any(one.get("default") is not None for props in _schemas(spec) for one in schemaprops.walk(props))
+    return any(one.get("default") is not None for props in _schemas(spec) for one in schemafields.walk(props))
 
 
 def _schemas(spec: Props) -> list[Props]:
@@ -217,7 +218,7 @@ def _schemas(spec: Props) -> list[Props]:
 # -- versions --------------------------------------------------------------------------------------------------------
 
 
-def _version_errors(split: Hoisted, leniency: Leniency, *, structural: bool) -> list[FieldError]:
+def _version_errors(split: TopLevel, options: ValidationOptions, *, structural: bool) -> list[FieldError]:
     """What stands in single versions."""
     errors: list[FieldError] = []
     divided = any(one.get("subresources") is not None for one in split.versions)
@@ -226,26 +227,26 @@ def _version_errors(split: Hoisted, leniency: Leniency, *, structural: bool) -> 
         sentences = rules.dns1035_label(name)
         if sentences:
             errors.append(invalid(f"{path}.name", name, ",".join(sentences)))
-        errors += versionparts.deprecation_errors(one, f"{path}.deprecationWarning")
+        errors += versionfields.deprecation_errors(one, f"{path}.deprecationWarning")
         subresources = (one if divided else split.shared).get("subresources")
         errors += schema_errors(
-            one.get("schema"), f"{path}.schema", leniency, name, structural=structural, status=_has_status(subresources)
+            one.get("schema"), f"{path}.schema", options, name, structural=structural, status=_has_status(subresources)
         )
-        errors += versionparts.part_errors(one, path, leniency, name)
+        errors += versionfields.part_errors(one, path, options, name)
     return errors
 
 
 def _shared_errors(
-    split: Hoisted, versions: Sequence[Props], leniency: Leniency, *, structural: bool
+    split: TopLevel, versions: Sequence[Props], options: ValidationOptions, *, structural: bool
 ) -> list[FieldError]:
     """What stands above all versions."""
     shared = split.shared
     first = versions[0].get("name", "") if versions else ""
     status = any(_has_status(one.get("subresources")) for one in versions)
     errors = schema_errors(
-        shared.get("schema"), "spec.validation", leniency, first, structural=structural, status=status
+        shared.get("schema"), "spec.validation", options, first, structural=structural, status=status
     )
-    return errors + versionparts.part_errors(shared, "spec", leniency, "")
+    return errors + versionfields.part_errors(shared, "spec", options, "")
 
 
 def _has_status(subresources: Props | None) -> bool:
@@ -255,12 +256,12 @@ def _has_status(subresources: Props | None) -> bool:
 def _version_list_errors(listed: Sequence[Props] | None) -> list[FieldError]:
     errors: list[FieldError] = []
     versions = listed or ()
-    shown = None if listed is None else govalues.versions(listed)
+    shown = None if listed is None else gostructs.versions(listed)
     if len({one.get("name", "") for one in versions}) != len(versions):
-        errors.append(govalues.invalid("spec.versions", shown, "must contain unique version names"))
+        errors.append(gostructs.invalid("spec.versions", shown, "must contain unique version names"))
     if sum(bool(one.get("storage")) for one in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        errors.append(govalues.invalid("spec.versions", shown, detail))
+        errors.append(gostructs.invalid("spec.versions", shown, detail))
     return errors
 
 
@@ -300,15 +301,15 @@ def _label_errors(path: str, name: str) -> list[FieldError]:
 # -- conversion ------------------------------------------------------------------------------------------------------
 
 
-def _conversion_errors(conversion: Props, leniency: Leniency, *, preserves: bool) -> list[FieldError]:
+def _conversion_errors(conversion: Props, options: ValidationOptions, *, preserves: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     strategy = conversion.get("strategy", "")
-    if preserves and strategy != conversionrules.NONE:
+    if preserves and strategy != NONE:
         detail = "must be None if spec.preserveUnknownFields is true"
         errors.append(invalid("spec.conversion.strategy", strategy, detail))
-    return errors + conversionrules.conversion_errors(
+    return errors + conversion_errors(
         conversion,
         "spec.conversion",
-        recognized=leniency.needs_known_reviews,
-        certificates=leniency.needs_usable_certificates,
+        recognized=options.needs_known_reviews,
+        certificates=options.needs_usable_certificates,
     )

@@ -78,7 +78,7 @@ class DaemonSetStrategy(TemplatedStrategy):
         _set_template_generation(obj, _template_generation(old))
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a DaemonSet."""
+        """Validate a DaemonSet."""
         errors: Errors = []
         spec = obj["spec"]
         selector, template = spec.get("selector"), spec["template"]

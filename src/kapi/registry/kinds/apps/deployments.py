@@ -51,7 +51,7 @@ class DeploymentStrategy(TemplatedStrategy):
         spec.setdefault("progressDeadlineSeconds", 600)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a Deployment."""
+        """Validate a Deployment."""
         errors: Errors = []
         spec = obj["spec"]
         errors += fieldrules.not_negative("spec.replicas", spec.get("replicas"))

@@ -37,7 +37,7 @@ class ReplicaSetStrategy(TemplatedStrategy):
         spec.setdefault("replicas", 1)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a ReplicaSet; the words say deployment because the reference's do."""
+        """Validate a ReplicaSet; the words say deployment because kube-apiserver's do."""
         errors: Errors = []
         spec = obj["spec"]
         errors += fieldrules.not_negative("spec.replicas", spec.get("replicas"))

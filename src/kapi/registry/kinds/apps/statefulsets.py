@@ -91,7 +91,7 @@ class StatefulSetStrategy(TemplatedStrategy):
             _rolling_update(obj).pop("maxUnavailable", None)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a StatefulSet."""
+        """Validate a StatefulSet."""
         errors: Errors = []
         spec = obj["spec"]
         _check_policies(errors, spec)
@@ -106,7 +106,7 @@ class StatefulSetStrategy(TemplatedStrategy):
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Most of the spec is frozen; what cannot change is not judged again, nor is a template that was bad before."""
+        """Most of the spec is immutable; what cannot change is not validated again, nor a template that was invalid."""
         errors: Errors = []
         spec, before = obj["spec"], old["spec"]
         _check_policies(errors, spec)

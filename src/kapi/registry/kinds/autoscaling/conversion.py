@@ -331,7 +331,7 @@ def _list(text: str | None) -> list[_Part]:
 
 
 def _capitalised(value: Any) -> Any:
-    """Field names as the behaviour annotation has them: those of the reference's internal type."""
+    """Field names as the behaviour annotation has them: those of kube-apiserver's internal type."""
     if isinstance(value, dict):
         return {key[:1].upper() + key[1:]: _capitalised(entry) for key, entry in value.items()}
     return [_capitalised(entry) for entry in value] if isinstance(value, list) else value

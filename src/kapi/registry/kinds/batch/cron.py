@@ -1,7 +1,7 @@
 """Cron schedules and time zones as CronJob accepts them.
 
 `parse_schedule` reads the five-field form and the descriptors (`@daily`, `@every 1h`), gives the reasons for
-refusal in the reference's words, and returns what a controller needs to know when the next run is due. Time zones
+refusal in kube-apiserver's words, and returns what a controller needs to know when the next run is due. Time zones
 are looked up in the IANA data base, by exact spelling.
 """
 
@@ -100,7 +100,7 @@ def _split_zone(text: str) -> tuple[str, str]:
     head, blank, rest = text.partition(" ")
     start = head.index("=") + 1
     if not blank:
-        # The reference slices with a negative end here and reports its own panic.
+        # kube-apiserver slices with a negative end here and reports its own panic.
         raise ScheduleError(f"invalid schedule format: runtime error: slice bounds out of range [{start}:-1]")
     zone = head[start:]
     problem = zone_problem(zone)

@@ -54,7 +54,7 @@ class CronJobStrategy(Strategy):
         drop_disabled_fields(_pod_spec(obj), _pod_spec(old))
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a new CronJob; its name must leave room for a time stamp."""
+        """Validate a new CronJob; its name must be short enough for a time stamp after it."""
         errors: Errors = []
         _check_cron_spec(errors, obj["spec"], None)
         name = obj["metadata"].get("name", "")

@@ -73,13 +73,13 @@ class JobStrategy(TemplatedStrategy):
             _generate_selector(obj)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a new Job."""
+        """Validate a new Job."""
         errors: Errors = []
         _check_job(errors, obj, prefixed_labels=True)
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a changed Job: hardly anything but parallelism, suspension and deadlines may change."""
+        """Validate a changed Job: hardly anything but parallelism, suspension and deadlines may change."""
         errors: Errors = []
         spec, before = obj["spec"], old["spec"]
         labels = before["template"].get("metadata", {}).get("labels") or {}
@@ -93,13 +93,13 @@ class JobStrategy(TemplatedStrategy):
         return errors
 
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a report about a Job."""
+        """Validate a report about a Job."""
         errors: Errors = []
         check_job_status(errors, obj, old)
         return errors
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Advice about sizes nobody can track, and about the template."""
+        """Warn about sizes that cannot be tracked, and about the template."""
         return size_warnings("spec", obj["spec"]) + super().warnings(obj, old)
 
     def selectable(self, obj: Object) -> dict[str, str]:

@@ -43,7 +43,7 @@ class _Facts:
 
 
 def check_job_status(errors: Errors, job: Object, old: Object) -> None:
-    """Judge the change from `old` to `job`, whose spec is the stored one."""
+    """Validate the change from `old` to `job`, whose spec is the stored one."""
     status, before = job.get("status", {}), old.get("status", {})
     now, then = _Facts(status), _Facts(before)
     for field in ("active", "succeeded", "failed", "ready", "terminating"):

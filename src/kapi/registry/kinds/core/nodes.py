@@ -68,7 +68,7 @@ class NodeStrategy(Strategy):
         return errors
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Fields nobody reads any more."""
+        """Warn about deprecated fields."""
         spec = obj.get("spec", {})
         warnings = []
         if "configSource" in spec:

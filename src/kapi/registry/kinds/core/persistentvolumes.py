@@ -219,7 +219,7 @@ class PersistentVolumeStrategy(Strategy):
             status["lastPhaseTransitionTime"] = format_time(write.now)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The one reclaim policy nobody should use."""
+        """Warn about the deprecated reclaim policy."""
         if obj["spec"].get("persistentVolumeReclaimPolicy") != "Recycle":
             return []
         advice = "Instead, the recommended approach is to use dynamic provisioning."

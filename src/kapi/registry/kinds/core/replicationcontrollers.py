@@ -55,7 +55,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
             super().prepare_update(write, obj, old)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a ReplicationController."""
+        """Validate a ReplicationController."""
         errors: Errors = []
         spec = obj["spec"]
         selector, template = spec.get("selector"), spec.get("template")

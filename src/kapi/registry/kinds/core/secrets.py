@@ -27,7 +27,7 @@ def _docker_errors(data: dict[str, str], key: str) -> list[FieldError]:
 
 
 def _json_object_problem(document: bytes) -> str:
-    """Why bytes are not a JSON object, in the reference's words and quoting no more than one character; or nothing."""
+    """Why bytes are not a JSON object, in kube-apiserver's words and quoting no more than one character; or nothing."""
     try:
         value = json.loads(document)
     except json.JSONDecodeError as error:

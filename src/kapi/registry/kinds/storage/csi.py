@@ -166,7 +166,7 @@ def _node_driver_errors(path: str, driver: dict[str, Any]) -> list[FieldError]:
 
 
 class CSIStorageCapacityStrategy(Strategy):
-    """The rules of CSIStorageCapacity: how much room one part of the cluster has for one class."""
+    """The rules of CSIStorageCapacity: how much capacity one part of the cluster has for a class."""
 
     allow_unconditional_update = False
 

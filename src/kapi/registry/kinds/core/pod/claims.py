@@ -67,7 +67,7 @@ def _check_sources(errors: Errors, path: str, spec: Spec) -> None:
             _check_source(errors, f"{path}.{field}", value)
     if source is None or reference is None:
         return
-    # The reference shows the path where the value would stand.
+    # kube-apiserver shows the path where the value would stand.
     if reference.get("namespace"):
         detail = "may not be specified when dataSourceRef.namespace is specified"
         errors.append(fielderror.invalid(path, f"{path}.dataSource", detail))

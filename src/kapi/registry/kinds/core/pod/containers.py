@@ -2,7 +2,7 @@
 
 Names, images, ports, environment, mounts and restart policy are here; probes and hooks in `probes_validation`,
 resources in `podresources`, security settings in `security_validation`. Every function appends to `errors`, in the
-order the reference reports them.
+order kube-apiserver reports them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def check_init_containers(
             errors.append(fielderror.duplicate(f"{here}.name", name))
         elif name:
             seen.add(name)
-        # They run one by one, so host ports collide only within one; the reference shows each as the first.
+        # They run one by one, so host ports collide only within one; kube-apiserver shows each as the first.
         _check_host_ports(errors, path, [(0, container)])
         if is_sidecar(container):
             check_lifecycle(errors, f"{here}.lifecycle", container.get("lifecycle"), facts.grace_period)
@@ -244,7 +244,7 @@ def _check_mounts(errors: Errors, path: str, container: Container, volumes: dict
 
 
 def _check_mount_options(errors: Errors, path: str, here: str, mount: dict[str, Any], container: Container) -> None:
-    """Sub-paths and propagation. The reference names some of these fields without the index of the mount."""
+    """Sub-paths and propagation. kube-apiserver names some of these fields without the index of the mount."""
     sub_path, expression = mount.get("subPath", ""), mount.get("subPathExpr", "")
     if sub_path:
         check_descending_path(errors, f"{path}.subPath", sub_path)

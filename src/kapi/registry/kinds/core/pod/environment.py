@@ -136,7 +136,7 @@ def check_field_reference(errors: Errors, path: str, reference: dict[str, Any], 
     if problem:
         errors.append(fielderror.invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {problem}"))
     elif key is not None:
-        # Annotation keys are judged without regard to case.
+        # Annotation keys are validated without regard to case.
         key = key.lower() if base == "metadata.annotations" else key
         errors += fieldrules.each(path, key, names.qualified_name(key))
     else:

@@ -1,7 +1,7 @@
 """Pod and PodTemplate: what the server fills in, accepts, and lets change.
 
 A pod's spec is a contract with the node that runs it, so nearly all of it is frozen once created; the exceptions
-are listed where they are judged. Sub-resources that change more (ephemeral containers, resize, binding, eviction)
+are listed where they are validated. Sub-resources that change more (ephemeral containers, resize, binding, eviction)
 are in `pod_subresources`.
 """
 
@@ -81,7 +81,7 @@ class PodStrategy(Strategy):
         merge_label_keys(spec, obj["metadata"].get("labels") or {})
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Judge a new pod."""
+        """Validate a new pod."""
         errors: Errors = []
         check_pod(errors, obj)
         spec = obj["spec"]
@@ -97,7 +97,7 @@ class PodStrategy(Strategy):
         drop_disabled_fields(obj["spec"], old["spec"])
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a changed pod: still valid, and changed only where pods may change."""
+        """Validate a changed pod: still valid, and changed only where pods may change."""
         errors: Errors = []
         check_pod(errors, obj)
         check_annotation_changes(errors, obj, old)
@@ -119,7 +119,7 @@ class PodStrategy(Strategy):
         mirror_pod_addresses(status)
 
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a report about a pod."""
+        """Validate a report about a pod."""
         errors: Errors = []
         check_annotation_changes(errors, obj, old)
         check_pod_status(errors, obj, old)
@@ -225,7 +225,7 @@ def _check_spec_changes(errors: Errors, spec: dict[str, Any], old: dict[str, Any
 
 
 def _deadline_may_change(errors: Errors, deadline: int | None, old: int | None) -> bool:
-    """A deadline may be set once and shortened; False when it is so wrong that nothing else is judged."""
+    """A deadline may be set once and shortened; False when it is so wrong that nothing else is validated."""
     path = "spec.activeDeadlineSeconds"
     if deadline is None:
         if old is not None:

@@ -1,6 +1,6 @@
 """Rules for the security settings of pods and containers, and for what an operating system rules out.
 
-Privileged containers are allowed, as the reference allows them unless told otherwise.
+Privileged containers are allowed, as kube-apiserver allows them unless told otherwise.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def check_host_users(errors: Errors, path: str, spec: Spec) -> None:
     """A pod with its own user namespace may not share the others with the host."""
     if spec.get("hostUsers", True):
         return
-    # The capital letters are the reference's own.
+    # The capital letters are kube-apiserver's own.
     for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(field):
             errors.append(fielderror.forbidden(f"{path}.{shown}", "when `hostUsers` is false"))

@@ -1,6 +1,6 @@
 """The rules of a pod spec as a whole, in a Pod or in a template.
 
-This module puts the parts together in the order the reference reports them and holds the rules that belong to no
+This module puts the parts together in the order kube-apiserver reports them and holds the rules that belong to no
 part: DNS, host names, host aliases, resource claims. It knows templates, but no kind.
 """
 
@@ -53,7 +53,7 @@ _MAX_HOSTNAME_OVERRIDE = 64
 
 
 def check_pod_spec(errors: Errors, path: str, spec: Spec, *, pod: Spec | None = None) -> None:
-    """Judge a defaulted pod spec; `pod` is the Pod it belongs to, None when it is part of a template."""
+    """Validate a defaulted pod spec; `pod` is the Pod it belongs to, None when it is part of a template."""
     metadata = pod["metadata"] if pod else {}
     containers, init = spec.get("containers", []), spec.get("initContainers", [])
     volumes = check_volumes(
@@ -259,7 +259,7 @@ def check_pod_annotations(errors: Errors, path: str, annotations: dict[str, str]
 
 
 def _is_int32(text: str) -> bool:
-    """A number as the reference takes it: no plus sign, no leading zero."""
+    """A number as kube-apiserver takes it: no plus sign, no leading zero."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0") or text == "-0":
         return False
@@ -267,7 +267,7 @@ def _is_int32(text: str) -> bool:
 
 
 def check_template(errors: Errors, path: str, template: Spec) -> None:
-    """A pod template: its labels, annotations and spec. The paths of labels lack `metadata`, as in the reference."""
+    """A pod template: its labels, annotations and spec. The paths of labels lack `metadata`, as in kube-apiserver."""
     metadata, spec = template.get("metadata", {}), template.get("spec", {})
     errors += fieldrules.labels(f"{path}.labels", metadata.get("labels", {}))
     annotations = metadata.get("annotations", {})

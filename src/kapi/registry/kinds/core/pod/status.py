@@ -45,7 +45,7 @@ def keep_observed_generations(status: Spec, old: Spec) -> None:
 
 
 def check_pod_status(errors: Errors, pod: Object, old: Object) -> None:
-    """Judge the change from `old` to `pod`, whose spec is the stored one."""
+    """Validate the change from `old` to `pod`, whose spec is the stored one."""
     status, before, spec = pod.get("status", {}), old.get("status", {}), old["spec"]
     _check_conditions(errors, status.get("conditions", []))
     _check_nominated_node(errors, status, before, spec)
@@ -133,7 +133,7 @@ def _matches(codes: Spec, exit_code: int) -> bool:
 
 
 def _check_addresses(errors: Errors, status: Spec, before: Spec, field: str) -> None:
-    """Valid addresses, at most one of each family; what was stored already is not judged again."""
+    """Valid addresses, at most one of each family; what was stored already is not validated again."""
     path, entries = f"status.{field}", status.get(field, [])
     known = {entry.get("ip") for entry in before.get(field, ())}
     for index, entry in enumerate(entries):

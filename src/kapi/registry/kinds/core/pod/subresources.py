@@ -67,7 +67,7 @@ class EphemeralContainersStrategy(PodStrategy):
         _keep_all_but_spec(obj, old)
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge the result and what became of the containers there were."""
+        """Validate the result and what became of the containers there were."""
         if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
             return [fielderror.forbidden("", "static pods do not support ephemeral containers")]
         errors: Errors = []
@@ -106,7 +106,7 @@ class ResizeStrategy(PodStrategy):
         drop_disabled_fields(obj["spec"], before)
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Judge a resize."""
+        """Validate a resize."""
         if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
             return [fielderror.forbidden("", "static pods cannot be resized")]
         if old["spec"].get("os", {}).get("name") == "windows":
@@ -253,7 +253,7 @@ def validate_binding(binding: Object) -> list[FieldError]:
 def check_binding(name: str, binding: Object) -> None:
     """Refuse a Binding that makes no sense, before any pod is looked up.
 
-    Raises `BadRequest` when the names differ and, like the reference, an untyped 500 for an invalid target.
+    Raises `BadRequest` when the names differ and, like kube-apiserver, an untyped 500 for an invalid target.
     """
     if binding["metadata"].get("name", "") != name:
         raise BadRequest("name in URL does not match name in Binding object")
@@ -310,8 +310,8 @@ class EvictionDecision(NamedTuple):
 
     When `refusal` is set, raise it. Otherwise store `budget` if there is one (its status counts this eviction), then
     mark and delete the pod; with `pin_resource_version` the deletion must fail if the pod has changed since it was
-    judged. Such a conflict goes to the client as `budget_busy(budget_name)` when there is a budget; without one, judge
-    again.
+    decided. Such a conflict is answered to the client as `budget_busy(budget_name)` when there is a budget; without
+    one, decide again.
     """
 
     refusal: ApiError | None = None
@@ -321,7 +321,7 @@ class EvictionDecision(NamedTuple):
 
 
 def evaluate_eviction(pod: Object, budgets: list[Object], now: dt.datetime) -> EvictionDecision:
-    """Judge an eviction by the disruption budgets of the pod's namespace."""
+    """Decide an eviction by the disruption budgets of the pod's namespace."""
     phase = pod.get("status", {}).get("phase", "")
     terminal = phase in {"Succeeded", "Failed"} or is_deleting(pod)
     if terminal or phase == "Pending":

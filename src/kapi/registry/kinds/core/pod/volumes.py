@@ -1,7 +1,7 @@
 """Rules for the volumes of a pod: one source each, and what that source cannot do without.
 
 Also the rules for paths inside volumes, shared with mounts and profiles. Claim templates inside volumes and
-stateful sets are judged in `claims_validation`.
+stateful sets are validated in `claims`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25
 
 
 def check_volumes(errors: Errors, path: str, volumes: list[Spec], pod_name: str, *, is_pod: bool) -> dict[str, Spec]:
-    """Judge all volumes; returns those without errors by name, for the mounts that refer to them."""
+    """Validate all volumes; returns those without errors by name, for the mounts that refer to them."""
     created = (
         {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if "ephemeral" in volume} if pod_name else set()
     )
@@ -74,7 +74,7 @@ def _check_source(errors: Errors, path: str, volume: Spec, pod_name: str, *, is_
             errors.append(fielderror.forbidden(f"{path}.{crowded}", "may not specify more than 1 volume type"))
             continue
         found = True
-        # The reference misnames this one field.
+        # kube-apiserver misnames this one field.
         check(errors, f"{path}.{'persistentDisk' if kind == 'gcePersistentDisk' else kind}", source)
     if not found:
         errors.append(fielderror.required(path, "must specify a volume type"))
@@ -163,7 +163,7 @@ def _check_downward_api(errors: Errors, path: str, source: Spec) -> None:
 
 
 def _check_downward_file(errors: Errors, path: str, item: Spec) -> None:
-    """One file; its path has no index, as in the reference."""
+    """One file; its path has no index, as in kube-apiserver."""
     if not item.get("path"):
         errors.append(fielderror.required(f"{path}.path"))
     check_local_path(errors, f"{path}.path", item.get("path", ""))
@@ -474,4 +474,4 @@ _SOURCES: dict[str, tuple[Callable[[Errors, str, Spec], None], str]] = {
     "ephemeral": (_check_ephemeral, "ephemeral"),
     "image": (_check_image, "image"),
 }
-"""Each source's rule, and the name the reference gives it when it is one too many (two of them are misspelt there)."""
+"""Each source's rule, and the name kube-apiserver gives it when it is one too many (two of them are misspelt there)."""

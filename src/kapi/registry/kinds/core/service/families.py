@@ -1,7 +1,7 @@
 """Which IP families a Service has, and how its four fields about addresses are kept in step.
 
 The four fields say one thing in four ways, grew over years, and may each be set, left out or changed by old and new
-clients; these functions fill in what is missing the way the reference server does. One family is configured here,
+clients; these functions fill in what is missing the way kube-apiserver does. One family is configured here,
 so dual-stack is refused where it is required and ignored where it is preferred. Pure functions; they change
 `service` in place.
 """
@@ -164,7 +164,7 @@ def _fill_from_addresses(spec: dict[str, Any], configured: tuple[str, ...]) -> l
 
 
 def _fill_selectorless(spec: dict[str, Any], primary: str) -> None:
-    """Headless and without selector: the endpoints are somebody else's, so both families are declared."""
+    """Headless and without selector: the endpoints are managed by another controller, so both families are declared."""
     families = list(spec.get("ipFamilies") or [primary])
     if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
         families.append("IPv6" if families[0] == "IPv4" else "IPv4")

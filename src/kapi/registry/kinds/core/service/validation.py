@@ -46,7 +46,7 @@ def needs_health_check(service: Object) -> bool:
 
 
 def service_errors(service: Object, old: Object | None) -> list[FieldError]:
-    """Every rule that looks at the object alone; `old` only excuses addresses that were accepted before."""
+    """Every rule that looks at the object alone; addresses of `old` are accepted as they are."""
     spec, before = service["spec"], (old or {"spec": {}})["spec"]
     return [
         *_topology_errors(service),
@@ -235,7 +235,7 @@ def _node_port_errors(spec: dict[str, Any]) -> list[FieldError]:
 
 
 def _port_as_printed(protocol: str, port: int) -> dict[str, Any]:
-    """The reference prints its internal port structure, of which only two fields are set."""
+    """kube-apiserver prints its internal port structure, of which only two fields are set."""
     return {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": port, "TargetPort": 0, "NodePort": 0}
 
 

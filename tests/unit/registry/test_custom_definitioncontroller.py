@@ -6,7 +6,19 @@ import itertools
 import pytest
 
 from api_client import Api
-from custom_kinds import CRDS, GROUP, WIDGET_CRD, WIDGETS, conditions, defined, definition, gone, settled, until, widget
+from custom_kinds import (
+    CRDS,
+    GROUP,
+    WIDGET_CRD,
+    WIDGETS,
+    background_work,
+    conditions,
+    defined,
+    definition,
+    gone,
+    until,
+    widget,
+)
 from kapi.api.errors import InternalError
 from kapi.registry.custom.definitioncontroller import FIRST_PAUSE, DefinitionController
 from kapi.storage.interface import StorageBusy
@@ -61,12 +73,12 @@ async def test_what_was_begun_before_it_started_is_finished(api, keeper):
     await defined(api, definition(), definition("Widget", plural="widgetz"))
     await api.made(WIDGETS, widget())
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     assert await terminating(api) == ("True", "InstanceDeletionPending")
     assert (await api.get(WIDGETS)).names == ["w"]
     keeper.start()
     await gone(api, f"widgets.{GROUP}")
-    await settled()
+    await background_work()
     assert conditions((await api.get(f"{CRDS}/widgetz.{GROUP}")).json)["Established"][0] == "True"
 
 
@@ -79,7 +91,7 @@ async def test_a_change_while_it_is_at_work_is_not_missed(api, keeper):
         name = f"widgetz{number}"
         await defined(api, definition("Widget", plural=name))
         assert (await api.delete(f"{CRDS}/{name}.{GROUP}")).status == 200
-    await settled()
+    await background_work()
     assert (await api.get(CRDS)).names == [f"widgets.{GROUP}"]
 
 
@@ -97,7 +109,7 @@ async def test_of_many_that_wait_for_a_name_the_next_gets_it(api, keeper):
         (winner,) = [plural for plural, state in states.items() if state == "True"]
         await api.delete(f"{CRDS}/{winner}.{GROUP}")
         await gone(api, f"{winner}.{GROUP}")
-        await settled()
+        await background_work()
         left.remove(winner)
 
 
@@ -108,7 +120,7 @@ async def test_it_waits_for_the_last_instance_however_long_that_takes(api, keepe
     for name in "ab":
         await api.made(WIDGETS, widget(name, metadata=HELD))
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     await api.patch(f"{WIDGETS}/a", {"metadata": {"finalizers": None}})
     await asyncio.sleep(1800)
     assert await terminating(api) == ("True", "InstanceDeletionInProgress")
@@ -169,12 +181,12 @@ async def test_stopping_it_stops_all_it_does(api, keeper):
     await defined(api, definition())
     await api.made(WIDGETS, widget(metadata=HELD))
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     tasks = asyncio.all_tasks()
     await keeper.stop()
     assert len(asyncio.all_tasks()) < len(tasks)
     await api.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
-    await settled()
+    await background_work()
     assert (await api.get(WIDGET_CRD)).status == 200
 
 
@@ -184,10 +196,10 @@ async def test_a_definition_released_by_hand_is_let_go(api, keeper):
     await defined(api, definition())
     await api.made(WIDGETS, widget(metadata=HELD))
     await api.delete(WIDGET_CRD)
-    await settled()
+    await background_work()
     assert (await api.patch(WIDGET_CRD, {"metadata": {"finalizers": None}})).status == 200
     assert (await api.get(WIDGET_CRD)).status == 404
-    await settled()
+    await background_work()
     # Made again, it has what was left behind, as its keys say.
     await defined(api, definition())
     assert (await api.get(WIDGETS)).names == ["w"]

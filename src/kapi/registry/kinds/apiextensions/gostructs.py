@@ -1,6 +1,6 @@
-"""Parts of a definition as the reference shows them inside an error message.
+"""Parts of a definition as kube-apiserver shows them inside an error message.
 
-Most values in a message are scalars. Where a whole version or schema is wrong, the reference prints its internal
+Most values in a message are scalars. Where a whole version or schema is wrong, kube-apiserver prints its internal
 structures, whose fields have other names than those of the API and are all there, set or not. People search for
 these texts, so they are made here, field by field. Pure functions. What is shown of a very large schema is cut, because
 each of its places takes a kilobyte in this form.
@@ -155,7 +155,7 @@ FIELDS: Final[tuple[tuple[str, str, int, Any], ...]] = (
     ("XMapType", "x-kubernetes-map-type", _PLAIN, None),
     ("XValidations", "x-kubernetes-validations", _RULES, None),
 )
-"""The fields of a schema in the order of the reference: its name, the API's, how it is shown, what it is if absent."""
+"""The fields of a schema in the order of kube-apiserver: its name, the API's, how it is shown, what it is if absent."""
 
 
 class _Budget:

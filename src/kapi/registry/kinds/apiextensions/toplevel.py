@@ -1,6 +1,6 @@
 """What the versions of a definition have in common.
 
-The reference keeps a definition in a form where schema, sub-resources, columns and selectable fields stand once, above
+kube-apiserver keeps a definition in a form where schema, sub-resources, columns and selectable fields stand once, above
 the versions, when all versions agree on them. Its error messages name fields as they are in that form, and v1beta1
 shows definitions so. Pure functions; they share parts with their argument and never change it.
 """
@@ -20,7 +20,7 @@ SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectab
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
-class Hoisted(NamedTuple):
+class TopLevel(NamedTuple):
     """What all versions agree on, and what is left in each of them."""
 
     shared: dict[str, Any]
@@ -32,11 +32,11 @@ def identical(left: Any, right: Any) -> bool:
     return bool(left == right) and bool(_canonical(left) == _canonical(right))
 
 
-def hoisted(versions: Sequence[Mapping[str, Any]]) -> Hoisted:
+def top_level(versions: Sequence[Mapping[str, Any]]) -> TopLevel:
     """Split versions into what they share and the rest. Versions that all lack a field share nothing of it."""
     agreed = [field for field in SHARED if _agree(versions, field)]
     shared = {field: versions[0][field] for field in agreed if versions[0].get(field) is not None}
-    return Hoisted(shared, [{key: value for key, value in one.items() if key not in agreed} for one in versions])
+    return TopLevel(shared, [{key: value for key, value in one.items() if key not in agreed} for one in versions])
 
 
 def _agree(versions: Sequence[Mapping[str, Any]], field: str) -> bool:

@@ -1,7 +1,7 @@
-"""The schema of one version, or the one that all versions share, judged as a whole.
+"""The schema of one version, or the one that all versions share, validated as a whole.
 
-Puts together what is known about schemas: what may stand in them (`schemaprops`), and, from `kapi.schema`, whether they
-are structural, whether their defaults fit, and whether their validation rules compile and can be afforded.
+Puts together what is known about schemas: what may stand in them (`schemafields`), and, from `kapi.schema`, whether
+they are structural, whether their defaults fit, and whether their validation rules compile and can be afforded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, forbidden, invalid
-from kapi.registry.kinds.apiextensions import schemaprops
+from kapi.registry.kinds.apiextensions import schemafields
 from kapi.schema.rules.checks import check_rules
 from kapi.schema.rules.validator import REQUEST_BUDGET, validate_default
 from kapi.schema.structural.defaultvalues import default_errors
@@ -20,46 +20,46 @@ from kapi.schema.structural.violations import unconvertible, violations
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kapi.registry.kinds.apiextensions.leniency import Leniency
+    from kapi.registry.kinds.apiextensions.options import ValidationOptions
 
     Props = Mapping[str, Any]
 
 
 def schema_errors(
-    validation: Props | None, path: str, leniency: Leniency, version: str, *, structural: bool, status: bool
+    validation: Props | None, path: str, options: ValidationOptions, version: str, *, structural: bool, status: bool
 ) -> list[FieldError]:
-    """Judge what stands in the `schema` of a version. `status`: the kind has a status sub-resource."""
+    """Validate what stands in the `schema` of a version. `status`: the kind has a status sub-resource."""
     props = (validation or {}).get("openAPIV3Schema")
     if props is None:
         return []
     where = f"{path}.openAPIV3Schema"
-    errors = schemaprops.root_errors(props, where) if status else []
+    errors = schemafields.root_errors(props, where) if status else []
     if props.get("nullable"):
         errors.append(forbidden(f"{where}.nullable", "nullable cannot be true at the root"))
     unreadable = unconvertible(props)
-    broken = _structure_errors(props, where, leniency) if structural and unreadable is None else []
+    broken = _structure_errors(props, where, options) if structural and unreadable is None else []
     errors += broken if structural else _pattern_errors(props, where)
-    parts = schemaprops.schema_errors(props, where, leniency.strictness)
+    parts = schemafields.schema_errors(props, where, options.strictness)
     errors += parts
     if not structural:
         return errors
     if unreadable is None:
-        limited = not leniency.is_unchanged(version, validation)
+        limited = not options.is_unchanged(version, validation)
         errors += check_rules(read(props), where, is_structural=not broken, known=parts, cost_limited=limited)
     # What cannot be read at all has mostly been told in better words by then.
     return [invalid(where, "", unreadable)] if unreadable is not None and not errors else errors
 
 
-def _structure_errors(props: Props, path: str, leniency: Leniency) -> list[FieldError]:
+def _structure_errors(props: Props, path: str, options: ValidationOptions) -> list[FieldError]:
     errors = violations(props, path)
     if errors:
         return errors
     # All defaults together may cost what one object may.
-    count = sum(one.get("default") is not None for one in schemaprops.walk(props))
-    judge = partial(validate_default, budget=REQUEST_BUDGET // max(count, 1))
-    errors = default_errors(props, path, check_rules=judge)
-    if any(map(_is_unpruned, errors)) and not leniency.needs_pruned_defaults:
-        return default_errors(props, path, check_rules=judge, require_pruned=False)
+    count = sum(one.get("default") is not None for one in schemafields.walk(props))
+    check = partial(validate_default, budget=REQUEST_BUDGET // max(count, 1))
+    errors = default_errors(props, path, check_rules=check)
+    if any(map(_is_unpruned, errors)) and not options.needs_pruned_defaults:
+        return default_errors(props, path, check_rules=check, require_pruned=False)
     return errors
 
 

@@ -1,8 +1,8 @@
-"""How strictly a definition is judged.
+"""How strictly a definition is validated.
 
 A rule that came later must not keep people from changing a definition that was stored before it, so most rules about
 schemas are only enforced when the stored definition obeys them already. And definitions that come in as v1beta1 are
-judged as they were in that version, which asked for less. Answers are worked out when they are needed: most of them
+validated as they were in that version, which asked for less. Answers are worked out when they are needed: most of them
 mean walking the schemas that are stored.
 """
 
@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from kapi.registry.kinds.apiextensions import conversionrules, schemaprops
+from kapi.registry.kinds.apiextensions import conversion, schemafields
 from kapi.registry.kinds.apiextensions.conditions import ESTABLISHED, is_true
-from kapi.registry.kinds.apiextensions.hoisting import hoisted, identical
-from kapi.registry.kinds.apiextensions.schemaprops import Strictness
+from kapi.registry.kinds.apiextensions.schemafields import Strictness
+from kapi.registry.kinds.apiextensions.toplevel import identical, top_level
 from kapi.schema.structural.defaultvalues import default_errors
 from kapi.schema.structural.violations import violations
 
@@ -31,7 +31,7 @@ MOST_SELECTABLE = 8
 _NO_DEFAULTS = "(cannot set default values in apiextensions.k8s.io/v1beta1 CRDs, must use apiextensions.k8s.io/v1)"
 
 
-class Leniency:
+class ValidationOptions:
     """What a new definition, or a new state of one (`old` is the stored one), may get away with."""
 
     def __init__(self, old: Object | None, *, legacy: bool) -> None:
@@ -45,15 +45,15 @@ class Leniency:
 
     @functools.cached_property
     def strictness(self) -> Strictness:
-        """How the parts of schemas are judged."""
-        every = [one for props in self._schemas for one in schemaprops.walk(props)]
+        """The options for the fields of schemas."""
+        every = [one for props in self._schemas for one in schemafields.walk(props)]
         allow_defaults = not self._legacy or any(one.get("default") is not None for one in every)
         return Strictness(
             allow_defaults=allow_defaults,
             no_defaults_because="" if allow_defaults else _NO_DEFAULTS,
-            known_types=not self._legacy and all(one.get("type") in (None, "", *schemaprops.TYPES) for one in every),
-            atomic_sets=not any(schemaprops.divided_items(one) for one in every),
-            complete_keys=not any(any(schemaprops.incomplete_keys(one, None)) for one in every),
+            known_types=not self._legacy and all(one.get("type") in (None, "", *schemafields.TYPES) for one in every),
+            atomic_sets=not any(schemafields.divided_items(one) for one in every),
+            complete_keys=not any(any(schemafields.incomplete_keys(one, None)) for one in every),
         )
 
     @property
@@ -79,15 +79,15 @@ class Leniency:
     @property
     def needs_known_reviews(self) -> bool:
         """A conversion webhook must understand a review version that this server speaks."""
-        return conversionrules.is_recognized(conversionrules.review_versions(self._spec.get("conversion")))
+        return conversion.is_recognized(conversion.review_versions(self._spec.get("conversion")))
 
     @property
     def needs_usable_certificates(self) -> bool:
         """The certificates of a conversion webhook must be readable: once established, unless they never were."""
         if not self.has_fixed_names:
             return False
-        config = conversionrules.client_config(self._spec.get("conversion")) or {}
-        return not conversionrules.bundle_problem(config.get("caBundle"))
+        config = conversion.client_config(self._spec.get("conversion")) or {}
+        return not conversion.bundle_problem(config.get("caBundle"))
 
     @property
     def has_fixed_names(self) -> bool:
@@ -106,7 +106,7 @@ class Leniency:
 
     def may_crowd(self, version: str, selectable: list[Any]) -> bool:
         """A version (none: all of them) may have too many selectable fields, because it had these very ones."""
-        shared, versions = hoisted(self._spec.get("versions") or [])
+        shared, versions = top_level(self._spec.get("versions") or [])
         before = [shared] if not version else [one for one in versions if one.get("name") == version]
         return any(
             len(one.get("selectableFields") or ()) > MOST_SELECTABLE and identical(one["selectableFields"], selectable)

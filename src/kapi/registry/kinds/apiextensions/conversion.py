@@ -44,7 +44,7 @@ def is_recognized(versions: list[str]) -> bool:
 def conversion_errors(
     conversion: Mapping[str, Any], path: str, *, recognized: bool, certificates: bool
 ) -> list[FieldError]:
-    """Judge a conversion. `recognized`: a review version must be known; `certificates`: the bundle must be usable."""
+    """Validate a conversion. `recognized`: a review version must be known; `certificates`: the bundle must be valid."""
     strategy = conversion.get("strategy", "")
     errors: list[FieldError] = []
     if not strategy:
@@ -88,7 +88,7 @@ def _review_errors(versions: list[str], path: str, *, recognized: bool) -> list[
 
 
 def bundle_problem(bundle: str | None) -> str:
-    """What is wrong with a `caBundle` (PEM in base64), in the reference's words; empty when nothing is."""
+    """What is wrong with a `caBundle` (PEM in base64), in kube-apiserver's words; empty when nothing is."""
     if not bundle:
         return ""
     problem = "no valid certificate authority data seen"

@@ -1,8 +1,8 @@
 """What may stand in the schema of a definition, place by place: the rules that are not about its structure.
 
-Whether a schema is structural, whether its defaults fit, and whether its validation rules compile is judged elsewhere
-(`kapi.schema`); here are the fields that are not supported at all, and those that contradict each other. Walks a schema
-once. Pure.
+Whether a schema is structural, whether its defaults fit, and whether its validation rules compile is validated
+elsewhere (`kapi.schema`); here are the fields that are not supported at all, and those that contradict each other.
+Walks a schema once. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.fielderror import FieldError, forbidden, invalid, not_supported, required
-from kapi.registry.kinds.apiextensions import govalues
+from kapi.registry.kinds.apiextensions import gostructs
 from kapi.schema.structural.report import Report, join
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _AT_ROOT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """How strictly schemas are judged: what is stored already may stay as it is."""
+    """How strictly schemas are validated: what is stored already may stay as it is."""
 
     allow_defaults: bool = True
     no_defaults_because: str = ""
@@ -70,15 +70,15 @@ class _Place:
 
 
 def schema_errors(props: Props, path: str, strictness: Strictness) -> list[FieldError]:
-    """Judge a whole schema, found at a path."""
+    """Validate a whole schema, found at a path."""
     report = Report()
     _walk(props, (None, path), _Place(strictness), report, root=True)
     return report.errors
 
 
 def root_errors(props: Props, path: str) -> list[FieldError]:
-    """Judge the root of a schema beside a status sub-resource."""
-    for name, key, _, zero in govalues.FIELDS:
+    """Validate the root of a schema of a kind with a status sub-resource."""
+    for name, key, _, zero in gostructs.FIELDS:
         value = props.get(key)
         if value is None or value == zero:
             continue
@@ -88,7 +88,7 @@ def root_errors(props: Props, path: str) -> list[FieldError]:
                 return [invalid(f"{path}.type", value, detail)]
         elif name not in _AT_ROOT:
             detail = f"only [{' '.join(_AT_ROOT)}] fields are allowed {_WITH_STATUS}"
-            return [govalues.invalid(path, govalues.schema(props), detail)]
+            return [gostructs.invalid(path, gostructs.schema(props), detail)]
     return []
 
 
@@ -257,7 +257,7 @@ def _check_list_keys(props: Props, path: Path, strictness: Strictness, report: R
         report.add(required(join((path, ".items")), f"must have a schema if {_LIST_TYPE} is map"))
     elif isinstance(items, list):
         detail = f"must only have a single schema if {_LIST_TYPE} is map"
-        report.add(govalues.invalid(join((path, ".items")), govalues.items(items), detail))
+        report.add(gostructs.invalid(join((path, ".items")), gostructs.items(items), detail))
     elif items.get("type", "") != "object":
         detail = f"must be object if parent array's {_LIST_TYPE} is map"
         report.add(invalid(join((path, ".items.type")), items.get("type", ""), detail))

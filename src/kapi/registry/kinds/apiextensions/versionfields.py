@@ -1,6 +1,6 @@
 """The parts of a version besides its schema: deprecation, sub-resources, columns, selectable fields.
 
-Each may stand in a version or above all of them, and is judged the same in both places. Pure.
+Each may stand in a version or above all of them, and is validated alike in both places. Pure.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
-from kapi.registry.kinds.apiextensions import govalues
-from kapi.registry.kinds.apiextensions.leniency import MOST_SELECTABLE, Leniency, schema_of
+from kapi.registry.kinds.apiextensions import gostructs
+from kapi.registry.kinds.apiextensions.options import MOST_SELECTABLE, ValidationOptions, schema_of
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.model import read
 from kapi.schema.structural.violations import unconvertible
@@ -35,13 +35,13 @@ _SELECTABLE_TYPES: Final = ("string", "boolean", "integer")
 _MOST_WARNING_BYTES: Final = 256
 
 
-def part_errors(part: Props, path: str, leniency: Leniency, version: str) -> list[FieldError]:
-    """Judge what stands in a version, or above all of them (`version` is empty)."""
+def part_errors(part: Props, path: str, options: ValidationOptions, version: str) -> list[FieldError]:
+    """Validate what stands in a version, or above all of them (`version` is empty)."""
     errors = _scale_errors((part.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
     for index, column in enumerate(part.get("additionalPrinterColumns") or ()):
         errors += _column_errors(column, f"{path}.additionalPrinterColumns[{index}]")
     selectable = part.get("selectableFields")
-    return errors + _selectable_errors(selectable, part, path, leniency, version) if selectable else errors
+    return errors + _selectable_errors(selectable, part, path, options, version) if selectable else errors
 
 
 def conflicts(spec: Props) -> list[FieldError]:
@@ -70,7 +70,7 @@ def deprecation_errors(version: Props, path: str) -> list[FieldError]:
     text = version.get("deprecationWarning")
     if text is None:
         return []
-    return [govalues.invalid(path, text, problem) for problem in _warning_problems(text, version.get("deprecated"))]
+    return [gostructs.invalid(path, text, problem) for problem in _warning_problems(text, version.get("deprecated"))]
 
 
 def _warning_problems(text: str, deprecated: Any) -> list[str]:
@@ -135,7 +135,7 @@ def _column_errors(column: Props, path: str) -> list[FieldError]:
 
 
 def _selectable_errors(
-    selectable: Sequence[Props], part: Props, path: str, leniency: Leniency, version: str
+    selectable: Sequence[Props], part: Props, path: str, options: ValidationOptions, version: str
 ) -> list[FieldError]:
     where, props = f"{path}.selectableFields", schema_of(part)
     if props is None:
@@ -149,7 +149,7 @@ def _selectable_errors(
     if problem is not None:
         return [invalid(f"{path}.schema.openAPIV3Schema", "", problem)]
     errors, count = _selected_errors(selectable, props, where)
-    if count > MOST_SELECTABLE and not leniency.may_crowd(version, list(selectable)):
+    if count > MOST_SELECTABLE and not options.may_crowd(version, list(selectable)):
         errors.append(too_many(where, count, MOST_SELECTABLE))
     return errors
 
