@@ -51,8 +51,11 @@ class Environment:
     ) -> None:
         """Make an environment; `functions` are those of the libraries, when they are merged already."""
         self.version = version
-        self.libraries = tuple(one for one in libraries if one.since <= version)
-        self._functions = functions or Functions(self.libraries)
+        if functions is None:
+            libraries = tuple(one for one in libraries if one.since <= version)
+            functions = Functions(libraries)
+        self.libraries = libraries
+        self._functions = functions
         self._declarations = Declarations(variables or {}, self._functions, types or {})
 
     def extend(
@@ -66,7 +69,7 @@ class Environment:
         mine = self._declarations
         return Environment(
             {**mine.variables, **variables} if variables else mine.variables,
-            libraries=(*self.libraries, *libraries),
+            libraries=(*self.libraries, *libraries) if libraries else self.libraries,
             types=ChainMap({}, types, mine.objects) if types else mine.objects,  # type: ignore[arg-type]
             version=self.version,
             functions=None if libraries else self._functions,

@@ -49,7 +49,17 @@ class Library:
 class Functions:
     """The functions of several libraries. Immutable, and shared by all environments that enable the same libraries."""
 
-    __slots__ = ("equality", "estimates", "general", "implementations", "overloads", "prices", "signatures", "types")
+    __slots__ = (
+        "dotted",
+        "equality",
+        "estimates",
+        "general",
+        "implementations",
+        "overloads",
+        "prices",
+        "signatures",
+        "types",
+    )
 
     def __init__(self, libraries: Iterable[Library]) -> None:
         self.overloads: dict[str, tuple[Overload, ...]] = {}
@@ -62,6 +72,8 @@ class Functions:
         self.types: dict[str, Type] = {}
         for library in libraries:
             self._add(library)
+        self.dotted = frozenset(name.partition(".")[0] for name in self.types if "." in name)
+        """The first parts of dotted type names."""
 
     def _add(self, library: Library) -> None:
         for name, overloads in library.functions.items():

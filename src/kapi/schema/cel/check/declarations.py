@@ -24,8 +24,9 @@ class Declarations:
         self.objects = objects
         self._types = functions.types
         # Most selections start at a name that no dotted name starts with; they need no further look.
-        self._dotted = {name.partition(".")[0] for name in (*variables, *self._types) if "." in name}
-        self._dotted.update(name.partition(".")[0] for name in objects)
+        self._dotted = functions.dotted.union(
+            [name.partition(".")[0] for name in variables if "." in name], [name.partition(".")[0] for name in objects]
+        )
 
     def find(self, name: str) -> Type | None:
         """The type of a variable, or the type of a type that is named."""
