@@ -23,22 +23,22 @@ _MAC: Final = re.compile(
 
 
 def is_ipv4(text: str) -> bool:
-    """Four numbers, leading zeros allowed, or an IPv6 address that ends in them."""
+    """Return True for four numbers, leading zeros allowed, or an IPv6 address that ends in them."""
     return "." in text and parse_ip_sloppy(text) is not None
 
 
 def is_ipv6(text: str) -> bool:
-    """An IPv6 address without a zone."""
+    """Return True for an IPv6 address without a zone."""
     return ":" in text and parse_ip(text) is not None
 
 
 def is_cidr(text: str) -> bool:
-    """An address, leading zeros allowed, and the length of its prefix."""
+    """Return True for an address, leading zeros allowed, with the length of its prefix."""
     return parse_cidr_sloppy(text) is not None
 
 
 def is_mac(text: str) -> bool:
-    """A hardware address of 6, 8 or 20 bytes: pairs with colons or dashes, or groups of four with dots."""
+    """Return True for a hardware address of 6, 8 or 20 bytes: pairs with `:` or `-`, or groups of four with dots."""
     return _MAC(text) is not None
 
 
@@ -58,7 +58,7 @@ _USER: Final = re.compile(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*").fullmatch
 
 
 def is_request_uri(text: str) -> bool:
-    """An absolute URI, or an absolute path, or `*`: what may stand in the first line of an HTTP request."""
+    """Return True for an absolute URI, an absolute path, or `*`, as in the first line of an HTTP request."""
     if not text or _CONTROL(text):
         return False
     if text == "*":
@@ -120,11 +120,11 @@ _CHARSETS: Final = frozenset({"utf-8", "iso-8859-1", "us-ascii"})
 
 
 class _NotAnAddressError(Exception):
-    """The text stopped making sense."""
+    """The text is not an address."""
 
 
 def is_email(text: str) -> bool:
-    """One mailbox: `user@domain`, `Name <user@domain>`, `user@domain (comment)` or a group of one of these."""
+    """Return True for one mailbox: `user@domain`, `Name <user@domain>`, `user@domain (comment)` or a group of one."""
     reader = _Mailbox(text)
     try:
         count = reader.addresses(group=True)

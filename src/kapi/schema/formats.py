@@ -95,7 +95,7 @@ _THIRTEEN: Final = _pattern(r"[0-9]{13}")
 
 
 def is_isbn10(text: str) -> bool:
-    """Ten digits, the last one perhaps an X, with the right check digit; blanks and dashes do not count."""
+    """Return True for ten digits, the last perhaps an X, with the right check digit; blanks and dashes do not count."""
     digits = text.translate(_BLANKS_AND_DASHES)
     if not _TEN(digits):
         return False
@@ -103,13 +103,13 @@ def is_isbn10(text: str) -> bool:
 
 
 def is_isbn13(text: str) -> bool:
-    """Thirteen digits with the right check digit; blanks and dashes do not count."""
+    """Return True for thirteen digits with the right check digit; blanks and dashes do not count."""
     digits = text.translate(_BLANKS_AND_DASHES)
     return _THIRTEEN(digits) and sum(int(digit) * (3 if odd % 2 else 1) for odd, digit in enumerate(digits)) % 10 == 0
 
 
 def is_credit_card(text: str) -> bool:
-    """The number of a card of the large brands, with the right check digit; only digits count."""
+    """Return True for a card number of the large brands with the right check digit; only digits count."""
     digits = _NOT_DIGITS.sub("", text)
     if not _CARD(digits):
         return False
@@ -123,7 +123,7 @@ _LABEL: Final = _pattern(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 
 
 def is_hostname(text: str) -> bool:
-    """A host name: one label, or labels with dots of which the last has letters only. Symbols count as letters."""
+    """Return True for one label, or labels with dots of which the last has letters only. Symbols count as letters."""
     labels = text.split(".")
     if len(text.encode()) > 255 or not all(0 < len(label.encode()) <= 63 for label in labels):
         return False
@@ -147,12 +147,12 @@ def _is_sign(character: str) -> bool:
 
 
 def is_short_name(text: str) -> bool:
-    """A name of one label of at most 63 lower-case letters, digits and inner dashes."""
+    """Return True for a name of one label of at most 63 lower-case letters, digits and inner dashes."""
     return len(text) <= 63 and _LABEL(text)
 
 
 def is_long_name(text: str) -> bool:
-    """A name of labels with dots, at most 253 characters in all."""
+    """Return True for a name of labels with dots, at most 253 characters in all."""
     return len(text) <= 253 and all(map(_LABEL, text.split(".")))
 
 

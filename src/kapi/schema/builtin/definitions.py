@@ -110,13 +110,13 @@ def names() -> list[str]:
 
 
 def descriptions(name: str) -> dict[str, str]:
-    """The prose of a definition: its own under the empty key, that of its fields under their names."""
+    """The descriptions of a definition: its own under the empty key, those of its fields under their names."""
     package, _, short = name.rpartition(".")
     return _prose(package).get(short, {})
 
 
 def fingerprint() -> bytes:
-    """A digest of all definitions and their prose: equal when, and only when, what is published from them is."""
+    """A digest of all definitions and their descriptions, which changes when they do."""
     return _index().fingerprint
 
 

@@ -29,7 +29,7 @@ class MergeNode:
 
     @property
     def merge_key(self) -> str | None:
-        """The field that tells the items of a merging list apart; None for a list of scalars."""
+        """The field that identifies the items of a merging list; None for a list of scalars."""
         return self._node.patch_merge_key or None
 
     @property

@@ -47,7 +47,7 @@ class TypeMismatch(ValueError):
         return cls(value=value, shown=json_type(value), go_type=go_type, kind=kind)
 
     def enclose(self, struct: str, field: str) -> None:
-        """Say that it happened in a field of a struct. Called from the inside out; the innermost struct is named."""
+        """Add the struct and field around the value. Called from the inside out; the innermost struct is named."""
         self._struct = self._struct or struct
         self._path.append(field)
 

@@ -1,4 +1,4 @@
-"""OpenAPI: what the server serves, described for clients.
+"""OpenAPI documents of the resources that the server serves.
 
 `served` lists the resources, `operations` turns them into paths and operations with `parameters`, `components` renders
 the schemas of built-in kinds and `custom` those of custom ones; `v3` and `v2` put documents together in the two

@@ -151,7 +151,7 @@ def _reference(name: str, text: str, base: str) -> Schema:
 
 
 def _with_embedded_fields(schema: Schema, base: str) -> Schema:
-    """An object inside an object has the standard fields too, and must say what it is."""
+    """The schema of an embedded object with `apiVersion`, `kind` and `metadata`; the first two are required."""
     if not schema.get(_EMBEDDED) or (base == components.V2 and schema.get(_PRESERVE)):
         return schema
     schema["properties"] = schema.get("properties", {}) | {
@@ -225,7 +225,7 @@ def _structural_v2(props: dict[str, Any]) -> Schema:
 
 
 def _relax_required(schema: Schema, props: dict[str, Any]) -> None:
-    """Null counts as missing where null cannot be expressed."""
+    """Drop requirements of nullable fields: version 2 cannot express null, which counts as missing there."""
     values = props.get("additionalProperties")
     if isinstance(values, dict) and values.get("nullable"):
         schema.pop("required", None)

@@ -164,7 +164,7 @@ _FORMATS: Final[dict[str, Adapt]] = {"date-time": _moment, "date": _day, "durati
 
 
 def touched(expr: Expr, variable: str) -> Touched | None:
-    """The parts of a variable that an expression looks at; None when it may be all of it."""
+    """The parts of a variable that an expression uses; None when it may be all of it."""
     found: Touched | None = {}
     waiting: list[Expr] = [expr]
     while waiting:

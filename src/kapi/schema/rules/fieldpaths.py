@@ -63,7 +63,7 @@ def _below(schema: Schema, step: str) -> Schema:
 
 
 def _words(path: str) -> Iterator[str]:
-    """The signs `.`, `[` and `]`, and whatever is between them; within quotes they are no signs."""
+    """The tokens of a path: `.`, `[`, `]` and the text between them; quoted text is one token."""
     start = 0
     while start < len(path):
         end = start + 1

@@ -68,7 +68,7 @@ def _key(names: tuple[str, ...], item: Any) -> Hashable | None:
 
 
 def same(new: Any, old: Any) -> bool:
-    """Return True if two values are equal to the letter: 1, 1.0 and true are three values, and items have an order."""
+    """Return True if two values are identical: 1, 1.0 and true are three values, and items have an order."""
     if type(new) is not type(old) or new != old:
         return False
     return type(new) not in _COMPOUND or canonical(new) == canonical(old)

@@ -30,7 +30,7 @@ _IDLE: Final[Place] = (None, None)
 
 
 def has_default(schema: Schema) -> bool:
-    """Return True if there is a default; one of null is none."""
+    """Return True if there is a default other than null."""
     return schema.default is not MISSING and schema.default is not None
 
 
@@ -109,7 +109,7 @@ def _default_others(schema: Schema, place: Place) -> Step | None:
 
 
 def _default_list(schema: Schema | None, place: Place) -> Step | None:
-    """The function for lists whose items lead to a place."""
+    """The function for lists; `place` is that of the items."""
     make = _replacement(schema, place)
     if make is None and not any(place):
         return None
@@ -132,7 +132,7 @@ def _replacement(schema: Schema | bool | None, place: Place) -> Maker | None:
 
 
 def _maker(schema: Schema, place: Place) -> Maker:
-    """Makes the default, with the defaults inside it, anew each time; leaves are shared.
+    """A function that makes a new copy of the default, with the defaults inside it; leaves are shared.
 
     The defaults inside are filled in each time, too: keeping the whole ready would take the size of a schema times its
     depth when there is a default at every depth.
@@ -148,7 +148,7 @@ def _maker(schema: Schema, place: Place) -> Maker:
 
 
 def copy_json(value: Any) -> Any:
-    """A copy that shares only what cannot change."""
+    """A deep copy that shares immutable values."""
     if type(value) is dict:
         return {key: copy_json(below) for key, below in value.items()}
     return [copy_json(below) for below in value] if type(value) is list else value

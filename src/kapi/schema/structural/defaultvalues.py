@@ -133,7 +133,7 @@ def _head_problem(root: Schema, whole: Any) -> str:
 
 
 def _surrounded(value: Any, around: Around) -> dict[str, Any]:
-    """An object that holds nothing but its type and the value."""
+    """An object that has its type and the value, at its place, and nothing else."""
     while around is not None:
         around, key = around
         value = [value] if key is _ITEM else {key: value}
@@ -176,7 +176,7 @@ def _narrowed(schema: Schema, values: Iterable[Any]) -> Schema:
 
 
 def prune_defaults(schema: Schema) -> None:
-    """Take unknown fields out of the defaults of an accepted schema, in place, before functions are made of it.
+    """Remove unknown fields from the defaults of an accepted schema, in place, before it is compiled.
 
     New definitions cannot have them, but for unknown metadata of embedded objects; old definitions can.
     """

@@ -83,7 +83,7 @@ def _drop_malformed(meta: dict[str, Any]) -> list[str]:
 def compile_coerce(
     schema: Schema, *, root: bool = True, drop_malformed: bool = False
 ) -> Callable[[Any], list[str] | None] | None:
-    """A function that reads the heads of embedded objects, in place, and returns the paths of unknown fields, sorted.
+    """A function that decodes metadata of embedded objects in place, and returns the paths of unknown fields, sorted.
 
     With `root` the object itself counts as one. The function raises `MalformedMetadata` at the first head it cannot
     take; with `drop_malformed` it drops what is wrong. None when the schema embeds nothing. Doing it twice changes

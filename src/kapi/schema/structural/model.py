@@ -115,7 +115,7 @@ _LISTS: Final = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
 
 
 def read(props: Mapping[str, Any]) -> Schema:
-    """The schema of a decoded `JSONSchemaProps`, which must be of the right types, as the definition's own is."""
+    """The schema of a `JSONSchemaProps` that was decoded with the types of its definition."""
     schema = Schema()
     for key, attribute in _SCALARS.items():
         if key in props:

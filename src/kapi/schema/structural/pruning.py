@@ -50,7 +50,7 @@ def compile_prune(schema: Schema, *, root: bool = True) -> Callable[[Any], list[
 
 
 def prunes_anything(schema: Schema, value: Any) -> bool:
-    """Return True if pruning the value, which is then done, removes anything at all, reported or not."""
+    """Prune the value; return True if that removed anything, reported or not."""
     on_map, on_list = _pruned(schema)
     pruner = on_map if type(value) is dict else on_list if type(value) is list else None
     return pruner is not None and pruner(value) is not None
@@ -156,7 +156,7 @@ _empty_items: Final = _list(_EMPTIED)
 
 
 def _add(trails: Trails, below: list[list[str]], step: str) -> list[list[str]]:
-    """Take what was removed below a step into the report, up to the number that is reported at all."""
+    """Add the fields removed below a step, up to the number that is reported."""
     for trail in below:
         trail.append(step)
     if trails is None:

@@ -38,7 +38,7 @@ _LISTS: Final = {"set": SET, "map": KEYED}
 
 
 def shape_of(schema: Schema | None, *, preserve: bool = False) -> Shape:
-    """The shape of the objects of a schema; without one, of objects that may hold anything.
+    """The shape of the objects of a schema; without one, of objects with any fields.
 
     `preserve` is `spec.preserveUnknownFields` of an old definition.
     """
@@ -48,7 +48,7 @@ def shape_of(schema: Schema | None, *, preserve: bool = False) -> Shape:
 
 
 def _shape(schema: Schema, *, preserve: bool) -> Shape:
-    """The shape of a field, an item or a further key; `preserve` comes down from above."""
+    """The shape of a field, an item or a further key; `preserve` is inherited from above."""
     preserve = preserve or schema.preserve_unknown
     if schema.type == "object":
         return _map(schema, preserve=preserve, embedded=schema.embedded)

@@ -1,4 +1,4 @@
-"""Say what keeps an `openAPIV3Schema` from being structural.
+"""The reasons why an `openAPIV3Schema` is not structural.
 
 A structural schema tells the type of every field apart from any rules about values, so that pruning, defaulting and
 merging need to look at no value. This module walks the decoded schema itself and not `Schema`, since it is about what
@@ -185,7 +185,7 @@ def _check_embedded(props: Props, path: Path, report: Report) -> None:
 
 
 def _check_head(props: Props, path: Path, report: Report, level: int) -> None:
-    """Of an object: what its schema may say about `apiVersion`, `kind` and `metadata`."""
+    """Check the schemas of `apiVersion`, `kind` and `metadata` of an object."""
     if level != _ROOT and not props.get(_EMBEDDED):
         return
     properties = _properties(props)
@@ -206,7 +206,7 @@ def _restricts_names_only(metadata: Props) -> bool:
 
 
 def _said(props: Props) -> dict[str, Any]:
-    """The schema without what means the same when it is left out."""
+    """The schema without fields that have their zero value."""
     return {
         name: value
         for name, value in props.items()
@@ -234,7 +234,7 @@ def _check_rules(
 
 
 def _check_rule(props: Props, path: Path, report: Report, *, known_any_of: bool = False) -> None:
-    """Check a schema inside allOf, anyOf, oneOf or not: it may only speak of values."""
+    """Check a schema inside allOf, anyOf, oneOf or not: it may only have value validations."""
     if report.full:
         return
     _check_rules(props, path, report, known_any_of=known_any_of)

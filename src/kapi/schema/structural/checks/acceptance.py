@@ -1,4 +1,4 @@
-"""Whether a value is valid by a schema: nothing but yes or no, as fast as we can.
+"""Fast validation by a schema, without error messages.
 
 Nearly all objects that are written are valid, so this is what runs on the road; `explaining` finds the words when it
 says no. The two must agree, and there is a test that they do.
@@ -40,7 +40,7 @@ _NOTHING: Final[Place] = (object, None, None)
 
 
 def compile_accept(schema: Schema) -> Accept | None:
-    """The function that says whether a value is valid; None when all are."""
+    """The function that returns True for valid values; None when all are valid."""
     return _by_class(_verdicts(schema))
 
 
@@ -67,7 +67,7 @@ def _verdicts(schema: Schema) -> Verdicts:
 
 
 def _by_class(verdicts: Verdicts) -> Accept | None:
-    """One function that looks at the class of a value first; None when all values pass."""
+    """One function that dispatches on the class of a value; None when all values are valid."""
     place = _place(verdicts)
     if place is None:
         return None
@@ -86,7 +86,7 @@ def _by_class(verdicts: Verdicts) -> Accept | None:
 
 
 def _place(verdicts: Verdicts) -> Place | None:
-    """The verdicts for those who look at the class themselves; None when all values pass."""
+    """The verdicts, for callers that check the class themselves; None when all values are valid."""
     allowed = {kind: verdict for kind, verdict in verdicts.items() if verdict is not False}
     if len(allowed) == len(verdicts) and all(verdict is True for verdict in allowed.values()):
         return None
@@ -149,7 +149,7 @@ def _opposite(verdict: Verdict) -> Verdict:
 
 
 def _add_junctors(schema: Schema, verdicts: Verdicts) -> None:
-    """Hold the verdicts against the branches, which have no say about null."""
+    """Combine the verdicts with those of allOf, anyOf, oneOf and not, which ignore null."""
     every: list[Verdicts] = []
     some: list[Verdicts] = []
     one: list[Verdicts] = []
@@ -171,7 +171,7 @@ def _add_junctors(schema: Schema, verdicts: Verdicts) -> None:
 
 
 def _add_enum(enum: Enumeration, verdicts: Verdicts) -> None:
-    """Hold the verdicts against an enumeration. A string is looked up directly: nothing else becomes one."""
+    """Combine the verdicts with an enumeration. A string is looked up directly: nothing is converted to one."""
     for kind in KINDS[:-1]:
         listed: Accept = enum.strings.__contains__ if kind is str else enum.__contains__
         verdicts[kind] = _both(verdicts[kind], listed)
@@ -200,7 +200,7 @@ def _list(schema: Schema) -> Verdict:
 
 
 def _every(place: Place) -> Callable[[Iterable[Any]], bool]:
-    """Return True if all of some values may stand at a place."""
+    """A function that returns True if all values of an iterable are valid at a place."""
     main, check, other = place
 
     def accept(values: Iterable[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Enumerations and uniqueness: is a value one of many, is a value there twice, both without comparing pairs."""
+"""Enumerations and uniqueness, both without comparing pairs of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def identity(value: Any) -> Hashable:
-    """Something that is equal for values that are equal to the letter and for no others."""
+    """A hashable that is equal for identical values only: 1, 1.0 and true differ."""
     kind = type(value)
     return (kind, canonical(value)) if kind is dict or kind is list else (kind, value)
 
@@ -52,7 +52,7 @@ class Enumeration:
         return type(value) is float and (int, int(value)) in self._known
 
     def error(self, value: Any, name: str) -> FieldError:
-        """The value is not listed."""
+        """The error of a value that is not listed."""
         return FieldError(
             "FieldValueNotSupported", name, f"Unsupported value: {show(value)}: supported values: {self._listed}"
         )

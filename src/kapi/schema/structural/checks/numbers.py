@@ -64,7 +64,7 @@ class NumberRules:
         )
 
     def limits_floats(self) -> bool:
-        """Return True if any float could break a rule."""
+        """Return True if a float could be invalid."""
         limits = (self.multiple_of, self.minimum, self.maximum)
         return self.type == "integer" or self.format == "float" or any(limit is not None for limit in limits)
 

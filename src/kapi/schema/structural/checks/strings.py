@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def searcher(pattern: str) -> Callable[[str], bool]:
-    """Return True if a text holds a match of the pattern anywhere. Raises `re2.error` when the pattern is none."""
+    """A function that returns True if a text contains a match of the pattern. Raises `re2.error`."""
     # Bytes save the engine's wrapper from converting offsets, which are not used, into those of characters.
     search: Callable[[bytes], Any] = re2.compile(pattern.encode(), OPTIONS).search
     return lambda text: search(text.encode()) is not None
