@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     from kapi.base.clock import Clock
+
+    AuthorityKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 AUTHORITY_LIFE = dt.timedelta(days=3650)
 LEAF_LIFE = dt.timedelta(days=365)
@@ -99,9 +101,7 @@ class KeyPair:
 class Authority:
     """A certificate authority. `files.certificate` is what peers need in order to trust what it issues."""
 
-    def __init__(
-        self, files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, clock: Clock
-    ) -> None:
+    def __init__(self, files: KeyPair, certificate: x509.Certificate, key: AuthorityKey, clock: Clock) -> None:
         self.files = files
         self._certificate = certificate
         self._key = key
@@ -109,25 +109,25 @@ class Authority:
 
     @classmethod
     def ensure(cls, files: KeyPair, common_name: str, *, clock: Clock | None = None) -> Authority:
-        """The authority in `files`, made if there is none.
+        """Return the authority in `files`, created if there is none. Its key may be an elliptic curve key or RSA.
 
-        Near its end the certificate is renewed with the same key, so that what was issued stays valid. A certificate
-        whose key is missing or another one is an error: a new authority would lock out everybody who trusts the old.
+        Near its end the certificate is renewed with the same name and key, so that what was issued stays valid. A
+        certificate whose key is missing or another one is an error: a new authority would lock out every client that
+        trusts the old one.
         """
         clock = clock or SystemClock()
         if not files.exists():
-            return cls._write(files, common_name, _new_key(), clock)
+            return cls._write(files, _name(common_name, ()), _new_key(), clock)
         certificate, key = _load(files)
         if certificate.not_valid_after_utc - clock.now() < RENEW_BEFORE:
-            return cls._write(files, common_name, key, clock)
+            return cls._write(files, certificate.subject, key, clock)
         return cls(files, certificate, key, clock)
 
     @classmethod
-    def _write(cls, files: KeyPair, common_name: str, key: ec.EllipticCurvePrivateKey, clock: Clock) -> Authority:
+    def _write(cls, files: KeyPair, name: x509.Name, key: AuthorityKey, clock: Clock) -> Authority:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
 
-        name = _name(common_name, ())
         until = clock.now() + AUTHORITY_LIFE
         certificate = (
             _builder(name, name, key, clock.now(), until)
@@ -169,6 +169,16 @@ class Authority:
             return False
         return True
 
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """Return the identifier by which issued certificates name the authority's key: the one in its certificate."""
+        from cryptography import x509
+
+        try:
+            own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+
     def _issue(self, files: KeyPair, name: x509.Name, names: tuple[str, ...], *, server: bool) -> None:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
@@ -178,13 +188,12 @@ class Authority:
         now = self._clock.now()
         until = min(now + LEAF_LIFE, self._certificate.not_valid_after_utc)
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
             _builder(name, self._certificate.subject, key, now, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(issuer, critical=False)
+            .add_extension(self._key_identifier(), critical=False)
         )
         if names:
             alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
@@ -193,11 +202,11 @@ class Authority:
 
 
 def server_context(files: KeyPair, *, client_authority: Path | None = None) -> ssl.SSLContext:
-    """For a server: TLS 1.2 or newer, HTTP/1.1 only.
+    """Return the context of a server: TLS 1.2 or newer, HTTP/1.1 only.
 
-    With a `client_authority`, clients may show a certificate it issued; one issued by anybody else fails the
-    handshake. A renewed certificate is taken up by `load_cert_chain` on the same context, for connections from then
-    on.
+    With a `client_authority`, clients are asked for a certificate that it issued, and its name is in the handshake; one
+    of another authority fails the handshake. To replace the server's certificate, call `load_cert_chain` on the same
+    context: it is used for connections from then on.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -207,6 +216,10 @@ def server_context(files: KeyPair, *, client_authority: Path | None = None) -> s
     if client_authority is not None:
         context.load_verify_locations(client_authority)
         context.verify_mode = ssl.CERT_OPTIONAL
+        # Imported here, because it loads ctypes, which clients can do without.
+        from kapi.base.clientca import name_client_authorities
+
+        name_client_authorities(context, client_authority)
     return context
 
 
@@ -264,26 +277,28 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+def _write_key(path: Path, key: AuthorityKey) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
-def _load(files: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _load(files: KeyPair) -> tuple[x509.Certificate, AuthorityKey]:
     """Read both files; `ValueError` if they do not belong together."""
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     key = load_pem_private_key(files.key.read_bytes(), password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise ValueError(f"{files.key} is neither an RSA key nor an elliptic curve key")  # noqa: TRY004 (a file, not a type)
+    if key.public_key() != certificate.public_key():
         raise ValueError(f"{files.key} is not the key of {files.certificate}")
     return certificate, key
 
 
-def _store(files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+def _store(files: KeyPair, certificate: x509.Certificate, key: AuthorityKey) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     _write_key(files.key, key)
@@ -299,7 +314,7 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
 
 
 def _builder(
-    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime, until: dt.datetime
+    name: x509.Name, issuer: x509.Name, key: AuthorityKey, now: dt.datetime, until: dt.datetime
 ) -> x509.CertificateBuilder:
     from cryptography import x509
 

@@ -1,15 +1,18 @@
 """Certificates: what is issued, when it is renewed, and what both ends make of it."""
 
 import datetime as dt
+import shutil
 import socket
 import ssl
 import stat
+import subprocess
 import threading
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kapi.base.clock import ManualClock, SystemClock
 from kapi.base.tls import (
@@ -243,3 +246,81 @@ def test_old_tls_is_refused(served):
         client.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionError)):
         shake(server, client, "localhost")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+@pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
+def test_handshake_names_the_acceptable_client_authorities(served, version):
+    authority, context = served
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection, context.wrap_socket(connection, server_side=True) as tls:
+                tls.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        target = f"127.0.0.1:{listener.getsockname()[1]}"
+        command = ["openssl", "s_client", "-connect", target, version, "-CAfile", authority.files.certificate]
+        done = subprocess.run(command, input="x", capture_output=True, text=True, timeout=30, check=False)
+        thread.join()
+    lines = done.stdout.splitlines()
+    named = lines[lines.index("Acceptable client certificate CA names") + 1]
+    assert named.replace(" ", "") == "CN=test-ca"
+
+
+def foreign(files, key, name="their-ca", until=3650 * DAY):
+    """An authority that another program made."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW - dt.timedelta(days=1))
+        .not_valid_after(NOW + dt.timedelta(seconds=until))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier(b"their own identifier"), critical=False)
+        .sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
+    )
+    files.certificate.parent.mkdir()
+    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        form = serialization.PrivateFormat.PKCS8
+    files.key.write_bytes(key.private_bytes(pem, form, plain))
+
+
+def test_rsa_authority_is_accepted_and_issues_certificates(tmp_path, clock):
+    files, server, client = pair(tmp_path / "pki", "ca"), pair(tmp_path, "server"), pair(tmp_path, "client")
+    foreign(files, rsa.generate_private_key(65537, 2048))
+    before = files.certificate.read_bytes(), files.key.read_bytes()
+    authority = Authority.ensure(files, "test-ca", clock=clock)
+    authority.ensure_server(server, ["localhost"])
+    authority.ensure_client(client, "alice", ["devs"])
+    assert (files.certificate.read_bytes(), files.key.read_bytes()) == before
+    for one in (server, client):
+        load(one).verify_directly_issued_by(load(files))
+        issuer = load(one).extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+        assert issuer.key_identifier == b"their own identifier"
+    issued = server.certificate.read_bytes()
+    authority.ensure_server(server, ["localhost"])
+    assert server.certificate.read_bytes() == issued
+
+
+def test_renewed_authority_keeps_its_name(tmp_path, clock):
+    files = pair(tmp_path / "pki", "ca")
+    foreign(files, rsa.generate_private_key(65537, 2048), until=DAY)
+    Authority.ensure(files, "test-ca", clock=clock)
+    assert load(files).subject.rfc4514_string() == "CN=their-ca"
+    assert load(files).not_valid_after_utc > NOW + dt.timedelta(days=1000)
+
+
+def test_authority_with_a_key_of_another_kind_is_an_error(tmp_path, clock):
+    files = pair(tmp_path / "pki", "ca")
+    foreign(files, ed25519.Ed25519PrivateKey.generate())
+    with pytest.raises(ValueError, match="neither an RSA key nor an elliptic curve key"):
+        Authority.ensure(files, "test-ca", clock=clock)
