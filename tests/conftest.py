@@ -1,6 +1,7 @@
 """Settings that all tests share. Being here also puts this directory on the path, for `api_client` and `virtual_time`."""
 
 import itertools
+import logging
 import os
 
 import pytest
@@ -12,6 +13,16 @@ settings.register_profile("kapi", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=10)
 settings.load_profile(os.environ.get("KAPI_HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "kapi"))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was():
+    """Undo what a test configures in the standard logging module, so that it does not hide the logs of later tests."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.hookimpl(trylast=True)

@@ -78,7 +78,7 @@ def test_a_failing_disk_ends_the_server_and_loses_nothing_acknowledged(tmp_path,
         grow = (lambda: server.limit_file_size(wal.stat().st_size + 300_000)) if "grow" in how else (lambda: None)
         recorder, readiness = asyncio.run(_fail(server, grow))
         assert server.wait() == 1
-        assert "the store has failed" in server.log
+        assert "storage failed, refusing writes" in server.log
         assert 200 not in readiness
         assert recorder.acknowledged > 20
         _judge(server, recorder)

@@ -1,6 +1,8 @@
-"""Logs: one structured line per event, on standard error.
+"""Logs: one line per event on standard error, in one format for server, client, informers and controllers.
 
-Nothing that logs is handed bodies, headers or tokens, so nothing secret can reach a log.
+As text a line is `timestamp level logger event key=value …`, as JSON an object with the same keys. A traceback follows
+its line in text, and is a value in JSON. Modules log through structlog or through the standard logging module; both end
+in the same handler. Nothing that logs is handed bodies, headers or tokens, so no secret can reach a log.
 """
 
 from __future__ import annotations
@@ -8,15 +10,19 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import structlog
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+FORMATS: Final = ("text", "json")
 
 
 class _StandardError:
-    """Standard error as it is when something is written, not as it was when logging was set up."""
+    """Standard error as it is when something is written, not as it was when logging was configured."""
 
     def write(self, text: str) -> int:
         """Write."""
@@ -30,11 +36,15 @@ class _StandardError:
 _STDERR = cast("TextIO", _StandardError())
 
 
-def ensure_configured() -> None:
-    """Where nobody has set up structlog, do: as it is by itself, but on standard error, and without values.
+class _Handler(logging.StreamHandler[TextIO]):
+    """The handler that `configure` adds, and replaces when it is called again; handlers of the program stay."""
 
-    By itself it prints the values of all variables with a traceback, if it finds a library that can. One of them may be
-    a password. Whoever sets structlog up, before or after, has his way.
+
+def ensure_configured() -> None:
+    """Configure structlog if the program did not: its own format, on standard error, without values of variables.
+
+    By default structlog prints the values of all variables with a traceback, if it finds a library that can. One of
+    them may be a password. A configuration that the program makes, before or after, takes precedence.
     """
     if structlog.is_configured():
         return
@@ -49,24 +59,49 @@ def ensure_configured() -> None:
     )
 
 
-def configure(level: str) -> None:
-    """Set up logging for a process; ValueError for a level that does not exist."""
+def configure(level: str, form: str = "text") -> None:
+    """Configure the logs of this process; ValueError for a level or format that does not exist."""
     if level not in LEVELS:
         raise ValueError(f"--log-level {level!r}: expected one of {', '.join(LEVELS)}")
-    # Modules that only ever report trouble use the standard logging module; it goes to the same place.
-    logging.basicConfig(
-        level=LEVELS[level],
-        stream=_STDERR,
-        format="timestamp='%(asctime)s' level='%(levelname)s' event='%(message)s' logger='%(name)s'",
+    if form not in FORMATS:
+        raise ValueError(f"--log-format {form!r}: expected one of {', '.join(FORMATS)}")
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    render: Processor = _render_text if form == "text" else structlog.processors.JSONRenderer(default=str)
+    handler = _Handler(_STDERR)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )
     )
+    root = logging.getLogger()
+    root.handlers[:] = [*(one for one in root.handlers if not isinstance(one, _Handler)), handler]
+    root.setLevel(LEVELS[level])
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], sort_keys=False),
-        ],
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(file=_STDERR),
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def _render_text(_: Any, __: str, event: EventDict) -> str:
+    """Return one line; values with spaces, quotes or line breaks in them are quoted."""
+    head = (event.pop("timestamp"), event.pop("level").upper(), event.pop("logger", "root"), str(event.pop("event")))
+    traceback = event.pop("exception", "")
+    fields = [f"{key}={_quoted(value)}" for key, value in event.items()]
+    line = " ".join([*head[:3], head[3].replace("\n", "\\n"), *fields])
+    return f"{line}\n{traceback}" if traceback else line
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if text and not any(character in ' "=\n' for character in text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

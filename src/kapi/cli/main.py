@@ -38,6 +38,9 @@ def _add_server(parser: Parser, log_level: str) -> None:
     parser.add_argument(
         "--log-level", default=log_level, metavar="LEVEL", help=f"debug, info, warning or error (default: {log_level})"
     )
+    parser.add_argument(
+        "--log-format", default="text", metavar="text|json", help="the format of log lines (default: text)"
+    )
 
 
 def _add_up(parser: Parser) -> None:

@@ -46,6 +46,7 @@ def run(
     event_ttl: float,
     service_cluster_ip_range: str,
     log_level: str,
+    log_format: str,
 ) -> int:
     """Run until stopped; returns the exit status."""
     try:
@@ -63,7 +64,7 @@ def run(
             parse_service_cidrs(service_cluster_ip_range),
             parse_advertise_address(advertise_address),
         )
-        configure(log_level)
+        configure(log_level, log_format)
         return run_loop(_main(options))
     except (OptionError, ValueError) as error:
         return fail(str(error), USAGE)

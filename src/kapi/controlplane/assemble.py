@@ -250,7 +250,7 @@ class ControlPlane:
         return f"the store has failed: {self.failed.result()}" if self.failed.done() else None
 
     def _storage_failed(self, error: BaseException) -> None:
-        _log.critical("the store has failed; writes are refused from now on", error=str(error))
+        _log.critical("storage failed, refusing writes and shutting down", error=str(error))
         if not self.failed.done():
             self.failed.set_result(error)
 

@@ -1,6 +1,9 @@
-"""Logs of programs that never set logging up: readable, on standard error, and without the values of variables."""
+"""Logs: one format for structlog and the standard logging module, and safe ones where a program configures nothing."""
 
+import json
+import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,7 @@ import pytest
 import structlog
 
 import kapi
-from kapi.base.log import ensure_configured
+from kapi.base.log import configure, ensure_configured
 
 PROGRAM = """
 import asyncio, structlog
@@ -87,3 +90,69 @@ def test_a_traceback_is_plain_text(capsys):
     assert "ValueError: 7" in printed.err
     assert "hunter2" not in printed.err
     assert printed.out == ""
+
+
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
+
+
+def log_both_ways():
+    """One line through each of the two libraries."""
+    structlog.get_logger("kapi.server").warning("slow request", path="/api", reason='it "waits"\nlong', seconds=2)
+    logging.getLogger("kapi.informer").warning("watch of %s ended", "pods")
+
+
+def test_text_is_one_format_for_both_libraries(capsys):
+    configure("info")
+    log_both_ways()
+    first, second = capsys.readouterr().err.splitlines()
+    fields = r'path=/api reason="it \\"waits\\"\\nlong" seconds=2'
+    assert re.fullmatch(f"{STAMP} WARNING kapi.server slow request {fields}", first)
+    assert re.fullmatch(f"{STAMP} WARNING kapi.informer watch of pods ended", second)
+
+
+def test_json_is_one_object_per_line_for_both_libraries(capsys):
+    configure("info", "json")
+    log_both_ways()
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert re.fullmatch(STAMP, first.pop("timestamp"))
+    assert first == {
+        "level": "warning",
+        "logger": "kapi.server",
+        "event": "slow request",
+        "path": "/api",
+        "reason": 'it "waits"\nlong',
+        "seconds": 2,
+    }
+    del second["timestamp"]
+    assert second == {"level": "warning", "logger": "kapi.informer", "event": "watch of pods ended"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_level_applies_to_both_libraries(capsys, form):
+    configure("error", form)
+    log_both_ways()
+    assert capsys.readouterr().err == ""
+
+
+def test_traceback_follows_its_line_in_text_and_is_a_value_in_json(capsys):
+    for form in ("text", "json"):
+        configure("info", form)
+        for log in (structlog.get_logger("a"), logging.getLogger("a")):
+            password = "hunter2"
+            try:
+                raise ValueError(len(password))
+            except ValueError:
+                log.exception("broken")
+            printed = capsys.readouterr().err
+            assert "hunter2" not in printed
+            if form == "json":
+                assert json.loads(printed)["exception"].endswith("ValueError: 7")
+            else:
+                assert printed.splitlines()[0].endswith("ERROR a broken")
+                assert printed.splitlines()[-1] == "ValueError: 7"
+
+
+def test_line_breaks_in_a_message_do_not_make_a_line(capsys):
+    configure("info")
+    logging.getLogger("a").warning("one\ntwo")
+    assert capsys.readouterr().err.count("\n") == 1

@@ -57,6 +57,7 @@ def _run(tmp_path, **options):
         "event_ttl": 3600.0,
         "service_cluster_ip_range": "10.0.0.0/24",
         "log_level": "error",
+        "log_format": "text",
     }
     return run(**{**defaults, **options})
 
@@ -78,6 +79,7 @@ def _run(tmp_path, **options):
         ({"advertise_address": "here"}, "kapi: --advertise-address 'here': expected an IP address"),
         ({"advertise_address": "0.0.0.0"}, "expected an address at which other machines reach this one"),
         ({"advertise_address": "::1"}, "expected an address at which other machines reach this one"),
+        ({"log_format": "xml"}, "kapi: --log-format 'xml': expected one of text, json"),
         ({"log_level": "loud"}, "kapi: --log-level 'loud': expected one of debug, info, warning, error"),
     ],
 )

@@ -186,6 +186,23 @@ def test_drain_finishes_requests_in_flight_and_closes_idle_connections(run):
     run(main())
 
 
+def test_drain_that_takes_too_long_is_logged(run, caplog):
+    started = asyncio.Event()
+
+    async def handler(_):
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main():
+        async with serving(handler) as server, connected(server) as (_, writer):
+            writer.write(GET)
+            await started.wait()
+            await server.drain(0.01)
+
+    run(main())
+    assert "graceful shutdown timed out after 0.01 s: closing 1 connections" in caplog.text
+
+
 def test_drain_answers_all_requests_that_were_pipelined(run):
     started, release = asyncio.Event(), asyncio.Event()
 

@@ -31,12 +31,12 @@ READY_TIMEOUT: Final = 60.0
 """How long the example may take to become ready, in seconds; it takes a fraction of one."""
 
 
-def run(*, data_dir: Path, bind: str, storage: str, log_level: str, once: bool) -> int:
+def run(*, data_dir: Path, bind: str, storage: str, log_level: str, log_format: str, once: bool) -> int:
     """Run the demo until stopped, or until the example is ready; returns the exit status."""
     try:
         host, port = parse_bind(bind)
         options = Options(data_dir, host, port, None, check_storage(storage))
-        configure(log_level)
+        configure(log_level, log_format)
         return run_loop(_main(options, once=once))
     except (OptionError, ValueError) as error:
         return fail(str(error), USAGE)

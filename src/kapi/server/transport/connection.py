@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         try:
             response = await owner.handler(request)
         except Exception:
-            log.exception("the handler raised for %s %s", request.method, request.path)
+            log.exception("handling %s %s failed", request.method, request.path)
             response = wire.failure()
             usable = False
         try:
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
                 return await self._send_stream(response, request, usable=usable, chunked=modern)
             return await self._send(response, request, usable=usable)
         except Exception:
-            log.exception("the answer to %s %s could not be sent", request.method, request.path)
+            log.exception("sending the response to %s %s failed", request.method, request.path)
             self._transport.abort()
             return False
         finally:
@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            log.error("a connection failed", exc_info=task.exception())
+            log.error("connection failed", exc_info=task.exception())
         self._served = True
         if self._lost:
             self._release()

@@ -110,7 +110,7 @@ class InProcessTransport:
         try:
             response = await self._handler(request)
         except Exception:
-            log.exception("the handler raised for %s %s", method, path)
+            log.exception("handling %s %s failed", method, path)
             response = wire.failure()
         if isinstance(response, StreamResponse):
             if method == "HEAD":
@@ -161,7 +161,7 @@ class _Pipe:
         try:
             await run(self)
         except Exception:
-            log.exception("a stream failed")
+            log.exception("stream failed")
             self._dropped = True
         finally:
             self._over = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import socket
 import stat
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kapi.server.transport.message import Handler
 
 BACKLOG = 1024
+
+log = logging.getLogger(__name__)
 
 
 class Server:
@@ -79,6 +82,8 @@ class Server:
         for connection in tuple(self._connections):
             connection.drain()
         await self._wait_until_empty(grace)
+        if self._connections:
+            log.warning("graceful shutdown timed out after %g s: closing %d connections", grace, len(self._connections))
         await self.close()
 
     async def close(self) -> None:
