@@ -68,7 +68,7 @@ class Resource:
     list_kind: str = ""
     """The kind of its lists; `<kind>List` when not said."""
     custom: CustomVersion | None = None
-    """What the definition of a custom kind says of this version; None for built-in kinds."""
+    """The version of the definition of a custom kind; None for built-in kinds."""
     read_schema: Callable[[], ObjectSchema] | None = None
     """Where the schema comes from; the built-in definitions when not said."""
 
@@ -101,7 +101,7 @@ class Resource:
 
     @property
     def table(self) -> Table:
-        """How its objects are shown in rows and columns."""
+        """The table its objects are shown in."""
         if self._table is None:
             self._table = (
                 table_for(self.group, self.resource) if self.custom is None else custom_table(self.custom.columns)

@@ -40,7 +40,7 @@ class Lookup(Protocol):
 
 
 class Companions(NamedTuple):
-    """What is committed together with an object, in one revision, or not at all."""
+    """Operations to commit together with an object, in one revision, or not at all."""
 
     operations: Sequence[Operation] = ()
     """Writes and checks of further keys, each with the revision it expects; after a mismatch the hook decides again."""
@@ -126,7 +126,7 @@ class Strategy:
     # -- the rest ---------------------------------------------------------------------------------------------------
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """What is wrong with a name (or generateName prefix), as sentences. Default: DNS subdomain."""
+        """The problems of a name (or generateName prefix), as sentences. Default: DNS subdomain."""
         return names.dns_subdomain(name, prefix=prefix)
 
     def validates_off_loop(self, obj: Object) -> bool:

@@ -1,4 +1,4 @@
-"""What the tests of definitions share: a definition, and the way of one through decoding, defaults and rules."""
+"""Shared by the tests of definitions: a definition, and its way through decoding and the steps of the write path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 
 from kind_support import Shelf, a_write
 
-from kapi.api.objectmeta import validate_object_meta
+from kapi.registry import write as writepath
 from kapi.registry.kinds.apiextensions import v1beta1
 from kapi.registry.kinds.apiextensions.definitions import STRATEGIES
 from kapi.schema.builtin.definitionsv1beta1 import definition_schema
@@ -62,14 +62,13 @@ def create(obj, *others, **options):
     """The definition as it would be stored, and the field errors."""
     hub = decoded(obj)
     metadata = hub["metadata"]
-    hub.pop("status", None)
-    writing = a_write(lookup=Shelf(customresourcedefinitions=list(others)), **options)
+    write = a_write(STRATEGY, namespaced=False, lookup=Shelf(customresourcedefinitions=list(others)), **options)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"] + "abcde"
-    STRATEGY.prepare_create(writing, hub)
-    errors = validate_object_meta(
-        metadata, namespaced=False, name_rule=STRATEGY.validate_name, path="metadata"
-    ) + STRATEGY.validate_create(writing, hub)
+    writepath.prepare_create(write, hub)
+    errors = writepath.create_errors(write, hub)
+    for key in ("uid", "creationTimestamp", "generation"):
+        metadata.pop(key, None)
     return hub, errors
 
 
@@ -84,12 +83,12 @@ def stored(obj, *others):
 def update(obj, old, *others):
     """The definition as an update would store it, and the field errors."""
     hub, before = decoded(obj), copy.deepcopy(old)
-    hub["status"] = old["status"]
-    writing = a_write(lookup=Shelf(customresourcedefinitions=[old, *others]))
-    STRATEGY.prepare_update(writing, hub, old)
-    if STRATEGY.generation_changed(hub, old):
-        hub["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    errors = STRATEGY.validate_update(writing, hub, old)
+    write = a_write(
+        STRATEGY, namespaced=False, operation="UPDATE", lookup=Shelf(customresourcedefinitions=[old, *others])
+    )
+    scope = write.store.object_scope
+    writepath.prepare_update(write, scope, hub, old)
+    errors = scope.validate(write, hub, old)
     assert old == before, "a hook changed the stored definition"
     return hub, errors
 

@@ -1,7 +1,7 @@
-"""What happens to definitions by itself: names that become free, and definitions that are emptied before they go.
+"""The controller of definitions: accepts names that become free, and deletes the instances of deleted definitions.
 
-Everything is driven by the commits of definitions, and of instances while one waits for the last of them; nothing is
-polled. Whatever is begun is found again after a restart, because it is written down in the definitions themselves.
+It is driven by the commits of definitions, and of instances while it waits for the last of them; nothing is polled.
+What it has begun it finds again after a restart, because that is recorded in the definitions themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = structlog.get_logger("kapi.registry")
 
 
 class DefinitionController:
-    """Looks after definitions. `run` until cancelled."""
+    """Reconciles definitions. `run` until cancelled."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -47,52 +47,52 @@ class DefinitionController:
         self._resource = resource
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        """Definitions that changed while they were looked after."""
-        self._nameless: set[str] = set()
-        """Definitions that could not have their names, and may when a neighbour changes."""
+        """Definitions that changed while they were reconciled."""
+        self._without_names: set[str] = set()
+        """Definitions whose names were not accepted, and may be when another of the group changes."""
 
     async def run(self) -> None:
-        """Look after what is there, then after what changes."""
+        """Reconcile the definitions there are, then those that change."""
         cache = self._store.cache
-        cache.listen(self._heard)
+        cache.listen(self._observe)
         try:
             for item in cache.items():
                 with self._catalog.hub.invalid.guard(item.key, "registry.custom.definitioncontroller"):
-                    self._look_at(item)
+                    self._reconcile(item)
             await asyncio.get_running_loop().create_future()
         finally:
-            cache.unlisten(self._heard)
+            cache.unlisten(self._observe)
             tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _heard(self, events: Sequence[Event]) -> None:
+    def _observe(self, events: Sequence[Event]) -> None:
         for event in events:
             name = event.item.name
             if event.deleted:
-                self._nameless.discard(name)
+                self._without_names.discard(name)
             else:
-                self._look_at(event.item)
+                self._reconcile(event.item)
             group = name.partition(".")[2]
-            for other in [one for one in self._nameless if one != name and one.endswith(f".{group}")]:
-                self._look_again(other)
+            for other in [one for one in self._without_names if one != name and one.endswith(f".{group}")]:
+                self._reconcile_again(other)
 
-    def _look_again(self, name: str) -> None:
+    def _reconcile_again(self, name: str) -> None:
         item = self._store.find("", name)
         if item is not None:
-            self._look_at(item)
+            self._reconcile(item)
 
-    def _look_at(self, item: Item) -> None:
+    def _reconcile(self, item: Item) -> None:
         if item.name in self._tasks:
             self._again.add(item.name)
             return
-        self._nameless.discard(item.name)
+        self._without_names.discard(item.name)
         outline = outline_of(item)
         if outline.metadata.deletion_timestamp is not None:
             work = self._empty
         elif not outline.is_true("NamesAccepted") or outline.status.accepted_names != outline.spec.names:
-            self._nameless.add(item.name)
+            self._without_names.add(item.name)
             work = self._name
         else:
             return
@@ -105,7 +105,7 @@ class DefinitionController:
         changed = name in self._again
         self._again.discard(name)
         if changed and not task.cancelled():
-            self._look_again(name)
+            self._reconcile_again(name)
 
     async def _persist(self, name: str, work: Callable[[str], Coroutine[object, object, None]]) -> None:
         pause = FIRST_PAUSE
@@ -115,7 +115,7 @@ class DefinitionController:
             except NotFound:
                 return
             except (ApiError, StorageBusy) as error:
-                _log.warning("a definition could not be looked after; trying again", definition=name, error=str(error))
+                _log.warning("reconciling a definition failed; retrying", definition=name, error=str(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
@@ -124,7 +124,7 @@ class DefinitionController:
     # -- names ------------------------------------------------------------------------------------------------------
 
     async def _name(self, name: str) -> None:
-        """Perhaps what a definition could not be called is free now."""
+        """Accept the names of a definition if they are free now."""
         await self._change(name, lambda obj: conditions.update(obj, self._others(name), self._catalog.clock.now()))
 
     def _others(self, name: str) -> list[Object]:
@@ -135,16 +135,16 @@ class DefinitionController:
             if item.name != name and item.name.endswith(f".{group}")
         ]
 
-    # -- going ------------------------------------------------------------------------------------------------------
+    # -- deletion ---------------------------------------------------------------------------------------------------
 
     async def _empty(self, name: str) -> None:
-        """Delete the instances of a definition, wait until they are gone, and let go of it."""
+        """Delete the instances of a definition, wait until they are gone, and remove its finalizer."""
         definition = self._store.decode(self._store.get("", name))
         if conditions.FINALIZER not in definition["metadata"].get("finalizers", ()):
             return
         # Once this is committed, every creation that was under way when the deletion began is visible, and no other
-        # can follow: kinds of definitions that are going are not created any more.
-        await self._say(name, conditions.DELETION_IN_PROGRESS)
+        # can follow: instances of a terminating definition are not created.
+        await self._set_terminating(name, conditions.DELETION_IN_PROGRESS)
         served = self._catalog.definitions.get(name)
         verdict = conditions.NEVER_ESTABLISHED
         if served is not None:
@@ -161,11 +161,11 @@ class DefinitionController:
                 except NotFound:
                     continue
         except ApiError as error:
-            await self._say(name, conditions.deletion_failed(error.message))
+            await self._set_terminating(name, conditions.deletion_failed(error.message))
             raise
         await _emptied(cache)
 
-    async def _say(self, name: str, verdict: conditions.Verdict) -> None:
+    async def _set_terminating(self, name: str, verdict: conditions.Verdict) -> None:
         await self._change(
             name, lambda obj: conditions.put(obj, conditions.TERMINATING, verdict, self._catalog.clock.now())
         )

@@ -1,8 +1,7 @@
 """The stored definitions, turned into served resources the moment they are committed.
 
-`Definitions` listens to the watch cache of definitions, which is fed before a write is acknowledged. So the client that
-is told that a definition is established finds its kind served, by every path and in discovery; there is nothing to wait
-for.
+`Definitions` listens to the watch cache of definitions, which is fed before a write is acknowledged. So a client that
+reads that a definition is established finds its kind served, by every path and in discovery.
 
 A change of a definition replaces the resources it concerns and leaves the others, and their watchers, alone. A resource
 that was replaced is retired: its watches end, which clients answer by watching again from where they were, and writes
@@ -189,7 +188,7 @@ class Definitions:
 
 
 def _custom(outline: Outline, version: Version, item: Item, known: Definition | None) -> CustomVersion:
-    """What a definition says of a version; the same as before when nothing changed for it."""
+    """The version of a definition as it is served; the same object as before when nothing changed for it."""
     custom = CustomVersion(outline, version, item)
     old = known.resources.get(version.name) if known is not None else None
     if old is None or old.custom is None or old.custom.fingerprint != custom.fingerprint:
@@ -209,7 +208,7 @@ def _subresources(version: Version, kind: str) -> dict[str, Subresource]:
 
 
 def _deprecation(outline: Outline, version: Version, names: Names) -> str:
-    """What clients of a deprecated version are told; without words of the author's, where to go instead."""
+    """The warning for clients of a deprecated version: the author's, or else one that names the version to use."""
     if not version.deprecated:
         return ""
     if version.deprecation_warning is not None:

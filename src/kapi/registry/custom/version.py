@@ -1,4 +1,4 @@
-"""What one version of a definition says: read from its bytes, the schema left where it is until it is needed.
+"""One version of a definition, read from its bytes; the schema is decoded when it is needed.
 
 The schema is by far the largest part of a definition, and most versions of most definitions are never written to. So a
 version keeps the watch cache's own bytes of the definition and finds its schema in them on first use.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Names(msgspec.Struct, rename="camel"):
-    """How a kind is called."""
+    """The names of a kind."""
 
     plural: str = ""
     singular: str = ""
@@ -81,7 +81,7 @@ class Metadata(msgspec.Struct, rename="camel"):
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """What a definition wants."""
+    """The desired state of a definition."""
 
     group: str
     scope: str
@@ -131,7 +131,7 @@ class CustomVersion:
         self.description = _digest(_own_parts(outline, version))
         """Changes when what documents say of this version does."""
         self.retired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the version is no longer served in this form: its watches must start again."""
+        """Done when the version is no longer served in this form: its watches end."""
 
     def refresh(self, item: Item) -> None:
         """Take note of newer bytes of the definition, in which nothing changed for this version."""

@@ -1,1 +1,1 @@
-"""Rules about operations, asked on every write."""
+"""Admission: plug-ins that may change or refuse a write."""

@@ -1,1 +1,1 @@
-"""What each verb and sub-resource does; `kapi.server.routes` says which URL reaches which."""
+"""The handlers of verbs and sub-resources; `kapi.server.routes` says which URL reaches which."""
