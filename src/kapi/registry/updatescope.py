@@ -80,8 +80,9 @@ class StatusScope(UpdateScope):
         for key in old.keys() - {"metadata", "status"}:
             obj[key] = old[key]
         if self.strategy.resets_metadata_on_status:
-            entries = obj["metadata"].get("managedFields")
-            obj["metadata"] = {**old["metadata"], **({"managedFields": entries} if entries else {})}
+            metadata = dict(old["metadata"])
+            copy_field(metadata, obj["metadata"], "managedFields")
+            obj["metadata"] = metadata
         elif self.strategy.resets_labels_on_status:
             copy_field(obj["metadata"], old["metadata"], "labels")
         self.strategy.prepare_status(write, obj, old)

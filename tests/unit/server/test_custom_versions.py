@@ -384,6 +384,19 @@ async def test_update_of_a_field_that_the_version_of_a_manager_lacks_drops_the_m
 
 
 @served
+async def test_update_of_a_status_that_the_version_of_a_manager_lacks_drops_the_managed_fields(api):
+    root = record(spec=OLD, status=record(phase=STRING))
+    parts = {"subresources": {"status": {}}}
+    versions = [version("v1", root=record(spec=OLD), **parts), version("v2", root=root, storage=True, **parts)]
+    await defined(api, definition(versions=versions))
+    await api.patch(f"{V1}/w", at("v1", spec={"size": 1}), APPLY, fieldManager="a")
+    await api.patch(f"{V2}/w/status", {"status": {"phase": "x"}}, fieldManager="x")
+    shown = await api.get(f"{V2}/w")
+    assert shown["status"] == {"phase": "x"}
+    assert "managedFields" not in shown.metadata
+
+
+@served
 async def test_apply_to_an_object_that_does_not_fit_the_version_of_a_manager_is_refused(api):
     await grown(api)
     obj = (await api.get(f"{V2}/w")).json
