@@ -75,7 +75,7 @@ class Source:
     applies = False
     """Server-side apply: merging the configuration has recorded the field owners."""
     is_patch = False
-    """A uid in the wanted state is a change, which is forbidden; in a body it is a precondition."""
+    """A patch or an apply. A uid in its wanted state is a forbidden change; in a body it is a precondition."""
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The wanted state in the version of the request; called again when another client was faster.
@@ -142,7 +142,8 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
         for key in _SYSTEM_FIELDS:
             metadata.pop(key, None)
         write.name = metadata.get("name", "")
-    _drop_duplicate_owners(write, metadata, "")
+    if not source.is_patch:  # as in kube-apiserver, which checks a patched object once, after admission
+        _drop_duplicate_owners(write, metadata, "")
     if not (source.applies and old is not None and _applies_nothing(write, obj, old)):
         scope.default(write, obj)
     if write.field_managers is not None and not source.applies:
@@ -185,10 +186,10 @@ def _drop_duplicate_owners(write: Write, metadata: Object, when: str) -> None:
     if not owners or len(owners) < 2:
         return
     kept: list[Object] = []
-    duplicates: dict[str, None] = {}
+    duplicates: list[str] = []
     for owner in owners:
         if owner in kept:
-            duplicates[str(owner.get("uid", ""))] = None
+            duplicates.append(str(owner.get("uid", "")))
         else:
             kept.append(owner)
     if duplicates:
@@ -343,7 +344,7 @@ class _Missing(Source):
     def __init__(self, write: Write, source: Source) -> None:
         self._write = write
         self._source = source
-        self.applies = source.applies
+        self.applies, self.is_patch = source.applies, source.is_patch
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The wanted state, whose resourceVersion is ignored and which must not have a uid."""
