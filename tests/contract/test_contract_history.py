@@ -41,7 +41,7 @@ def test_endless_updates_of_one_key_keep_no_more_than_the_bound(local: Subject, 
         for _ in range(5):
             revision = await update(store, "/a", times // 5, size, revision)
             kept.append(await past(store))
-        # The last change is the present; the rest is the past.
+        # The last change is the latest version; the rest is history.
         assert max(kept) <= BOUND + size
         assert await compacted(store) > times // 2
         assert await store.get("/a") == ("/a", b"x" * size + b"%d" % revision, revision)

@@ -82,7 +82,7 @@ class Model:
 
 
 class Comparison(RuleBasedStateMachine):
-    """A backend beside the model."""
+    """A backend and the model, side by side."""
 
     backend: Backend
 

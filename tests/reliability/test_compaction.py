@@ -1,4 +1,4 @@
-"""Watch, compaction and reconnection together: who falls behind is told so and starts over; nobody is given a gap.
+"""Watch, compaction and reconnection together: a watcher that falls behind is answered 410 and lists again; none has a gap.
 
 Most bugs of stores like this one were found here. The server keeps a second of history under constant writes; one watcher keeps
 up, one is ended again and again by its timeout, others leave and come back at once or too late.
@@ -85,7 +85,7 @@ async def _watch_once(server, revision):
 
 
 @pytest.mark.slow
-def test_a_watcher_that_falls_behind_relists_and_nobody_sees_a_gap(tmp_path):
+def test_a_watcher_that_falls_behind_relists_and_no_watcher_has_a_gap(tmp_path):
     with LiveServer(tmp_path / "data", "--history-seconds", "1") as server:
         revision, recorder, healthy, patient, laggards, final = asyncio.run(_run(server))
         # What was forgotten before a restart is forgotten after it.

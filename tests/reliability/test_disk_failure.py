@@ -43,7 +43,7 @@ async def _fail(server, break_disk):
     return recorder, readiness
 
 
-def _judge(server, recorder):
+def _check(server, recorder):
     """Start again on a disk that works, and compare."""
     server.environment = {}
     server.start()
@@ -81,4 +81,4 @@ def test_a_failing_disk_ends_the_server_and_loses_nothing_acknowledged(tmp_path,
         assert "storage failed, refusing writes" in server.log
         assert 200 not in readiness
         assert recorder.acknowledged > 20
-        _judge(server, recorder)
+        _check(server, recorder)

@@ -1,4 +1,4 @@
-"""One object is updated without end: the store stays as large as it was, and who needs the past is told when it is gone.
+"""One object is updated without end: the store does not grow, and a client that needs compacted history is told.
 
 Time stands still for the compactor, so that nothing is ever old enough to be forgotten: what keeps the store flat is its
 bound in bytes. The bound is a small one, passed dozens of times. A watch that is open sees every update; a list that was

@@ -29,7 +29,7 @@ WRITERS = 50
 WATCHERS = 6
 KEYS = 300
 
-PLANTED_BUG = "storage.ack_before_commit=on,storage.before_commit=sleep:0.03"
+PLANTED_BUG = "storage.ack_before_commit=on,storage.before_commit=sleep:0.1"
 
 
 class Run(NamedTuple):
@@ -85,7 +85,7 @@ async def _some_load(recorder, seconds):
     await asyncio.sleep(seconds)
 
 
-def judge(run, log):
+def check(run, log):
     """Everything that is wrong with a run."""
     violations = []
     acknowledged = [op.revision for op in run.recorder.operations if op.action == "put" and op.outcome == "ok"]
@@ -132,11 +132,11 @@ def test_kills_under_fifty_writers_lose_nothing_and_repeat_nothing(tmp_path):
         assert server.wait() == 0
     finally:
         server.__exit__()
-    violations = judge(run, read_log(server.directory))
+    violations = check(run, read_log(server.directory))
     report(run, violations)
     assert violations == []
     assert run.recorder.problems == []
-    assert not any(watcher.relists for watcher in run.watchers), "all of history was there; nobody had to relist"
+    assert not any(watcher.relists for watcher in run.watchers), "all of history was there; no watcher had to relist"
     # The figure counts only if there was load.
     assert run.kills >= KILLS / 3
     assert run.recorder.acknowledged > 20 * run.kills
@@ -151,6 +151,6 @@ def test_a_server_that_acknowledges_before_it_commits_is_found_out(tmp_path):
         run = asyncio.run(_killed(server, 4, WRITERS, 60))
     finally:
         server.__exit__()
-    violations = judge(run, read_log(server.directory))
+    violations = check(run, read_log(server.directory))
     report(run, violations)
     assert {"lost", "unique", "phantom"} <= {violation.rule for violation in violations}

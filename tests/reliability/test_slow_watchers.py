@@ -1,4 +1,4 @@
-"""Watchers that never read are cut off; they delay nobody and cost a bounded amount of memory."""
+"""Watchers that never read are closed; they delay no other and take a bounded amount of memory."""
 
 import asyncio
 import contextlib
@@ -73,7 +73,7 @@ async def _run(server, stack):
         await until(lambda: are_there(STALLED + 1))
         writing = [group.create_task(_write(server, recorder, number)) for number in range(WRITERS)]
         await asyncio.wait(writing)
-        # Only the one that reads is left, before anybody of the others has read anything.
+        # Only the one that reads is left, before any of the others has read anything.
         await until(lambda: are_there(1))
         growth = server.memory("VmHWM") - before
         await recorder.put(line, END)
@@ -83,7 +83,7 @@ async def _run(server, stack):
 
 
 @pytest.mark.slow
-def test_watchers_that_never_read_are_closed_and_delay_nobody(tmp_path):
+def test_watchers_that_never_read_are_closed_and_delay_no_other(tmp_path):
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(LiveServer(tmp_path / "data"))
         recorder, healthy, stalled, growth = asyncio.run(_run(server, stack))

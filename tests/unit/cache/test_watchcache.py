@@ -1,5 +1,6 @@
-"""The watch cache by itself: state, history, fan-out, and who is cut off."""
+"""The watch cache by itself: state, events, fan-out, and watchers that are closed."""
 
+import asyncio
 import json
 
 import pytest
@@ -173,7 +174,7 @@ def test_deletion_is_an_event_with_the_last_state(cache):
     assert event.item.labels == {"x": "1"}
 
 
-def test_history_is_kept_for_its_time_and_then_goes(cache, clock):
+def test_events_are_kept_for_the_retention_and_then_dropped(cache, clock):
     for revision in range(1, 151):
         cache.apply([_put(revision)])
     clock.advance(watchcache.RETENTION - 1)
@@ -207,7 +208,7 @@ def test_bytes_of_events_are_bounded(cache, monkeypatch):
         cache.since(cache.floor - 1)
 
 
-def test_forgotten_events_let_go_of_their_objects_at_once(cache, monkeypatch):
+def test_dropped_events_free_their_objects_at_once(cache, monkeypatch):
     monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
     for revision in range(1, 501):
         cache.apply([_put(revision, filler="x" * 1000)])
@@ -231,7 +232,7 @@ def test_a_deletion_counts_the_state_it_shows(cache):
     assert cache.event_bytes > 2000
 
 
-def test_old_events_of_large_objects_go_though_they_are_few(cache, clock, monkeypatch):
+def test_old_events_of_large_objects_are_dropped_though_they_are_few(cache, clock, monkeypatch):
     monkeypatch.setattr(watchcache, "MIN_EVENT_BYTES", 5_000)
     for revision in range(1, 21):
         cache.apply([_put(revision, filler="x" * 1000)])
@@ -263,7 +264,7 @@ def test_new_cache_knows_no_more_than_its_hub(hub):
 # -- fan-out ----------------------------------------------------------------------------------------------------------
 
 
-def test_watcher_is_told_what_happened(cache):
+def test_watcher_is_sent_every_event(cache):
     watcher = _watch(cache)
     cache.apply([_put(1)])
     cache.apply([_put(2), _put(3, "b"), _gone(4)])
@@ -272,7 +273,7 @@ def test_watcher_is_told_what_happened(cache):
     assert watcher.outlet.writes == 2
 
 
-def test_removed_watcher_is_told_nothing_more(cache):
+def test_removed_watcher_is_sent_nothing_more(cache):
     watcher = _watch(cache)
     cache.remove(watcher)
     cache.remove(watcher)
@@ -280,7 +281,7 @@ def test_removed_watcher_is_told_nothing_more(cache):
     assert (watcher.outlet.events, cache.watchers) == ([], 0)
 
 
-def test_watcher_of_a_namespace_hears_of_nothing_else(cache):
+def test_watcher_of_a_namespace_is_sent_nothing_else(cache):
     watcher = _watch(cache, prefix=f"{PREFIX}ns/")
     cache.apply([_put(1, namespace="ns"), _put(2, namespace="ns2"), _put(3, namespace="n")])
     assert watcher.outlet.events == ["ADDED a 1"]
@@ -290,7 +291,7 @@ def _on(item):
     return (item.labels or {}).get("on") == "yes"
 
 
-def test_selection_turns_changes_into_comings_and_goings(cache):
+def test_objects_that_enter_or_leave_the_selection_are_added_or_deleted(cache):
     watcher = _watch(cache, _on)
     yes, no = {"on": "yes"}, {"on": "no"}
     cache.apply([_put(1, labels=no), _put(2, labels=yes), _put(3, labels=yes), _put(4, labels=no), _put(5, labels=no)])
@@ -304,7 +305,7 @@ def test_selection_turns_changes_into_comings_and_goings(cache):
     ]
 
 
-def test_what_leaves_the_selection_is_shown_as_it_was(cache):
+def test_an_object_that_leaves_the_selection_is_sent_as_it_was(cache):
     seen = []
 
     class Bodies(Encoder):
@@ -318,7 +319,7 @@ def test_what_leaves_the_selection_is_shown_as_it_was(cache):
     assert (kind, obj["filler"], obj["metadata"]["resourceVersion"]) == ("DELETED", "old", "2")
 
 
-def test_event_is_encoded_once_for_all_who_want_the_same(cache):
+def test_event_is_encoded_once_for_watchers_of_the_same_representation(cache):
     encoders = [Encoder("plain"), Encoder("plain"), Encoder("other"), Encoder(None), Encoder(None)]
     watchers = [_watch(cache, encoder=encoder) for encoder in encoders]
     cache.apply([_put(1), _put(2)])
@@ -335,7 +336,7 @@ def test_same_event_of_different_kinds_is_not_mixed_up(cache):
     assert selected.outlet.events == ["ADDED a 2", "DELETED a 3"]
 
 
-def test_slow_watcher_is_cut_off_and_others_are_not(cache, monkeypatch):
+def test_slow_watcher_is_closed_and_others_are_not(cache, monkeypatch):
     monkeypatch.setattr(watcher, "MAX_PENDING", 100)
     slow = _watch(cache, outlet=Outlet(reads=False))
     quick = _watch(cache)
@@ -347,7 +348,7 @@ def test_slow_watcher_is_cut_off_and_others_are_not(cache, monkeypatch):
     assert cache.watchers == 1
 
 
-def test_watcher_that_leaves_while_told_does_not_disturb(cache):
+def test_watcher_that_is_removed_during_an_offer_does_not_disturb(cache):
     class Leaving(Outlet):
         def write(self, data):
             super().write(data)
@@ -391,7 +392,7 @@ def test_hub_follows_the_store():
     run(main())
 
 
-def test_hub_loads_a_store_whose_history_is_partly_gone(monkeypatch):
+def test_hub_loads_a_store_whose_history_is_partly_compacted(monkeypatch):
     monkeypatch.setattr(watchcache, "LOAD_PAGE", 3)
 
     async def main():
@@ -462,3 +463,36 @@ def test_revision_can_be_waited_for():
 )
 def test_prefix_of_a_key_is_its_resource(key, prefix):
     assert prefix_of(key) == prefix
+
+
+def test_progress_moves_the_revision_and_wakes_what_waits_for_it():
+    async def scenario():
+        hub = CacheHub(MemoryStorage(), lambda _: Reader())
+        waiting = asyncio.ensure_future(hub.wait_for(7, seconds=30))
+        await asyncio.sleep(0)
+        hub._take(6, [_put(6)])
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        hub._take(7, [])
+        assert await waiting
+        assert hub.revision == 7
+
+    run(scenario())
+
+
+def test_waiting_for_a_revision_that_is_there_needs_no_turn_of_the_loop(hub):
+    hub._take(3, [_put(3)])
+    coroutine = hub.wait_for(3, seconds=30)
+    with pytest.raises(StopIteration) as result:
+        coroutine.send(None)
+    assert result.value.value is True
+
+
+def test_events_of_one_revision_are_sent_in_one_write(cache, hub):
+    outlet = Outlet()
+    cache.add(Watcher(cache, "", None, Encoder(), outlet))
+    hub._take(4, [_put(4, "a"), _put(4, "b"), _put(4, "c", prefix="/registry/core/others/"), _put(4, "d")])
+    assert outlet.events == ["ADDED a 4", "ADDED b 4", "ADDED d 4"]
+    assert outlet.writes == 1
+    assert [event.item.name for event in cache.since(3)] == ["a", "b", "d"]
+    assert cache.since(4) == []

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from api_client import CM, NS, PARTIAL, PARTIAL_LIST, PODS, TABLE, cm, pod, served
+from kapi.registry.encoding import draft
 from kapi.server.handlers import watch as watching
+from kapi.storage.interface import Put
 
 END = "k8s.io/initial-events-end"
 
@@ -553,3 +555,17 @@ async def test_resources_that_cannot_be_watched(api):
 async def test_deprecated_kind_is_warned_about(api):
     watch = await api.watch(f"{NS}/default/endpoints")
     assert any(name == "Warning" and "Endpoints is deprecated" in value for name, value in watch.headers)
+
+
+@served
+async def test_a_watch_from_the_past_does_not_divide_the_events_of_one_revision(api, monkeypatch):
+    monkeypatch.setattr(watching, "SLICE", 2)
+    begin = api.revision
+    for first in (0, 3, 6):
+        objects = [cm(f"c{number}", metadata={"namespace": "default"}) for number in range(first, first + 3)]
+        await api.storage.commit(
+            [Put(f"/registry/core/configmaps/default/{obj['metadata']['name']}", draft(obj), 0) for obj in objects]
+        )
+    watch = await api.watch(CM, resourceVersion=str(begin))
+    assert await watch.brief(9) == [("ADDED", f"c{number}") for number in range(9)]
+    await watch.close()

@@ -1,7 +1,7 @@
 """A program that writes to a SQLite store as fast as it can and says what was acknowledged; made to be killed.
 
-One line per acknowledged write: key, revision (negative for a removal). A write of the line is one system call, so what the
-reader has read was acknowledged, and nothing else.
+Every commit writes a key and its twin. One line per acknowledged commit: key, revision (negative for a deletion). A write
+of the line is one system call, so what the reader has read was acknowledged, and nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from kapi.storage.interface import Draft
+from kapi.storage.interface import Delete, Draft, Put
 from kapi.storage.sqlite import maintenance as sqlite_maintenance
 from kapi.storage.sqlite.storage import SqliteStorage
 
@@ -26,10 +26,11 @@ async def write(store: SqliteStorage, name: str) -> None:
         if number % 4 == 0:
             revision = 0
         if number % 8 == 7:
-            removal = await store.delete(key, revision)
+            removal = await store.commit([Delete(key, revision), Delete(f"/twin{key}", revision)])
             os.write(1, f"{key} {-removal}\n".encode())
         else:
-            revision = await store.put(key, Draft(b"x" * 700, b"y" * 800), revision)
+            draft = Draft(b"x" * 700, b"y" * 800)
+            revision = await store.commit([Put(key, draft, revision), Put(f"/twin{key}", draft, revision)])
             os.write(1, f"{key} {revision}\n".encode())
 
 
@@ -40,7 +41,7 @@ async def compact(store: SqliteStorage) -> None:
 
 
 async def main(path: Path, run: str) -> None:
-    # Hand every free page back whenever there is a moment.
+    # Return every free page to the file system as soon as there is nothing else to do.
     sqlite_maintenance.FREE_PAGES, sqlite_maintenance.FREE_SHARE = 0, 1_000_000
     store = await SqliteStorage.open(path)
     await asyncio.gather(compact(store), *(write(store, f"{run}-{number}") for number in range(WRITERS)))

@@ -37,7 +37,7 @@ class Bench:
         await self.compactor.step()
 
 
-def test_history_stays_for_the_retention_and_then_goes():
+def test_history_stays_for_the_retention_and_is_then_compacted():
     async def scenario():
         bench = Bench(retention=300)
         await bench.write(10)
@@ -121,7 +121,7 @@ def test_less_than_the_promise_is_refused():
         Compactor(MemoryStorage(), ManualClock(), retention=74)
 
 
-def test_notes_are_bounded_by_the_retention():
+def test_records_are_bounded_by_the_retention():
     async def scenario():
         bench = Bench(retention=300)
         for _ in range(500):

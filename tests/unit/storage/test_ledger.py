@@ -8,7 +8,7 @@ from kapi.storage.ledger import Ledger, cost
 
 
 class Books:
-    """A ledger, and beside it every version there ever was."""
+    """A ledger, and every version there ever was to compare it with."""
 
     def __init__(self, least: int) -> None:
         self.least = least
@@ -50,7 +50,7 @@ actions = st.lists(
 
 
 @given(actions, st.integers(1, 20_000))
-def test_the_past_fits_after_what_is_due_has_gone_and_little_more_went_than_had_to(changes, least):
+def test_history_fits_after_a_compaction_and_little_more_is_removed_than_needed(changes, least):
     books, forgotten = Books(least), 0
     for key, size in changes:
         if size is not None:
@@ -126,7 +126,7 @@ def test_samples_are_few_however_much_is_written(size):
     assert most <= 2 * 64
 
 
-def test_the_past_may_be_as_large_as_the_present():
+def test_history_may_be_as_large_as_the_latest_versions():
     books = Books(1000)
     for name in "abcdefghij":
         books.put(name, 1000)
@@ -138,7 +138,7 @@ def test_the_past_may_be_as_large_as_the_present():
     assert books.ledger.due(21) > 0
 
 
-def test_a_present_that_is_removed_becomes_past_and_goes():
+def test_deleted_versions_become_history_and_are_removed():
     books = Books(1000)
     for name in "abcdefghij":
         books.put(name, 1000)

@@ -642,7 +642,7 @@ def test_the_write_ahead_log_is_kept_short(tmp_path):
     asyncio.run(scenario())
 
 
-def test_compaction_makes_room_that_later_writes_use(tmp_path):
+def test_compaction_frees_space_that_later_writes_use(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:
             sizes = []

@@ -77,7 +77,7 @@ def test_the_files_do_not_grow_however_long_objects_are_updated(tmp_path, keys, 
     asyncio.run(scenario())
 
 
-def test_the_files_do_not_grow_when_objects_come_and_go(tmp_path):
+def test_the_files_do_not_grow_when_objects_are_created_and_deleted(tmp_path):
     async def scenario():
         async with opened(tmp_path, history_bytes=BOUND) as store:
             sizes = []

@@ -201,7 +201,7 @@ class Writer:
         self._revision = max(self._revision, maintenance.compacted)
         self._ledger.schedule(maintenance.compacted)
         self._ledger.finish(maintenance.finished)
-        # A smaller bound than last time, or a crash in time: history of an opened store is within its bound.
+        # After a crash, or with a smaller bound than before, history may be over its bound.
         if due := self._ledger.due(self._revision):
             maintenance.schedule(due)
 
