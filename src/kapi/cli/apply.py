@@ -39,7 +39,7 @@ Other managers own the fields above. There are three ways out:
 * to leave them to their managers, take them out of the manifest;
 * to share them, set them to the values they have now."""
 
-# What kubectl prunes unless told otherwise.
+# The kinds that kubectl prunes by default.
 _PRUNED: Final = (
     *(GroupVersionKind("", "v1", kind) for kind in ("ConfigMap", "Endpoints", "PersistentVolumeClaim", "Pod")),
     *(GroupVersionKind("", "v1", kind) for kind in ("ReplicationController", "Secret", "Service")),

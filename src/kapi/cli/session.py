@@ -145,7 +145,7 @@ class Session:
         return Target(await self.mapper.by_name(kind), name)
 
     async def locate(self, manifest: Manifest) -> tuple[APIResource, str]:
-        """The resource a manifest belongs to and the namespace it goes into; its own namespace is set to that."""
+        """Return the resource and the namespace of a manifest; its metadata.namespace is set to that."""
         try:
             resource = await self.mapper.by_kind(manifest.gvk)
         except ClientError as error:

@@ -118,7 +118,7 @@ class ClientConfig:
 
         Without paths: those of $KUBECONFIG, else `~/.kube/config`. As with kubectl, the first file that has a cluster,
         a user, a context or a current context wins, relative paths are relative to the file they are in, and nothing
-        that says who we are goes to a server without TLS.
+        secret is sent to a server without TLS.
         """
         from kapi.client.kubeconfig import Kubeconfig
 

@@ -88,7 +88,7 @@ class DiscoveryClient:
         return self._known is not None
 
     def invalidate(self) -> None:
-        """Forget, so that the next question goes to the server."""
+        """Drop the cached result, so that the next call asks the server."""
         self._known = None
 
     async def discover(self) -> Discovered:

@@ -121,7 +121,7 @@ def _by_name(resources: tuple[APIResource, ...], name: str) -> APIResource | Non
             for resource in resources
             if wanted.group in (None, resource.group) and wanted.version in (None, resource.version)
         ]
-        # A resource's own name goes before a short name that some other resource has taken.
+        # A resource's own name wins over a short name that another resource has.
         for is_called in (_is_named, _is_shortened, _is_of_kind):
             for resource in candidates:
                 if is_called(resource, wanted.resource):

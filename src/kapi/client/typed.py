@@ -86,7 +86,7 @@ class ObjectList(Generic[T]):
 class Watch(Generic[T]):
     """Changes as they happen: ADDED, MODIFIED and DELETED.
 
-    `resource_version` is how far the watch has come, bookmarks included: a new watch goes on from there. It ends when
+    `resource_version` is the last one seen, bookmarks included: a new watch continues from there. It ends when
     the server ends it; an error that the server sends is raised, `Expired` for a revision that is too old.
     """
 

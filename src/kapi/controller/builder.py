@@ -112,12 +112,12 @@ class Builder:
         return self
 
     def watches_source(self, source: Source) -> Self:
-        """Anything else that knows what to reconcile, such as a `Trigger`. Predicates do not apply to it."""
+        """Add any other source, such as a `Trigger`. Predicates do not apply to it."""
         self._sources.append(lambda: source)
         return self
 
     def with_predicates(self, *predicates: Predicate[Any]) -> Self:
-        """Which events count, of all kinds watched; asked before the kinds' own."""
+        """Add predicates for the events of all kinds; called before the kinds' own."""
         self._predicates.extend(predicates)
         return self
 

@@ -117,8 +117,8 @@ class ControllerOptions:
     given, failed keys come back after 5 ms, then twice that, up to 1000 s, and not more than 10 per second in all.
     `sync_timeout` is how long the sources may take to become ready. With `warm_up` the sources of a process that does
     not lead are started all the same, so that it only needs to begin when it does; None leaves that to the manager. It
-    has a price: the keys of all that comes and goes meanwhile wait in the queue, however many they are. A `quiet` one
-    says that it starts and ends in debug logs only.
+    has a price: the keys of all objects that are created and deleted meanwhile stay in the queue, however many they
+    are. A `quiet` one logs its start and end at level debug.
     """
 
     workers: int = 1
@@ -209,7 +209,7 @@ class Controller:
             self._stop_sources()
 
     async def warm_up(self) -> None:
-        """Start the sources and wait for them, ahead of `run`, which then goes to work at once.
+        """Start the sources and wait for them, ahead of `run`, which then starts workers at once.
 
         Nothing is reconciled before `run`. A controller that is warmed up must be run or stopped.
 

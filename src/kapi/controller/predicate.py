@@ -32,7 +32,7 @@ def generation_changed(event: Event[Any]) -> bool:
 
 
 def resource_version_changed(event: Event[Any]) -> bool:
-    """Anything changed at all: passes over resyncs."""
+    """The resourceVersion changed: resyncs do not pass."""
     return not isinstance(event, Updated) or event.old.resource_version != event.object.resource_version
 
 

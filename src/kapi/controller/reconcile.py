@@ -1,7 +1,7 @@
 """The contract with the user: a reconciler is given a key, and makes actual state agree with the object of that name.
 
-It is told which object, not what changed: several changes may have become one call, and a call may find nothing to do.
-So it reads what is there now and acts on the difference. How it ends says when it wants to be called again:
+It gets the key of the object, not the change: several changes may have become one call, and a call may find nothing to
+do. So it reads what is there now and acts on the difference. How it ends says when it wants to be called again:
 
     returns None or Result()             when something changes
     returns Result(requeue_after=30)     in 30 seconds, or sooner if something changes
@@ -45,7 +45,7 @@ class TerminalError(Exception):
 
 @runtime_checkable
 class Reconciler(Protocol):
-    """Anything with a `reconcile` method."""
+    """An object with a `reconcile` method."""
 
     async def reconcile(self, request: Request, /) -> Result | None:
         """Make actual state agree with the object that `request` names."""

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """Something that puts keys into a controller's queue."""
+    """A source of keys for a controller's queue."""
 
     async def start(self, queue: RateLimitingQueue[Request], /) -> None:
         """Begin. Called once; returns when set up, not when done."""
@@ -124,7 +124,7 @@ class _Feed(Generic[T]):
 
 
 class Trigger:
-    """A source that is told what to reconcile: by a timer, by a web hook, by another controller.
+    """A source that code fires: a timer, a webhook, another controller.
 
     What is fired before the controller starts waits for it; what is fired after it stopped is ignored.
     """

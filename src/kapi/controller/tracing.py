@@ -6,7 +6,7 @@
 
 Off unless a tracer is given, and then nothing of this is imported. Each reconcile begins a trace of its own: what set
 it off may have been many things. Requests get spans within a reconcile or within a span that the program has begun
-itself; the watches, lists and leases that go on all the time do not. The server hears of the trace by the `traceparent`
+itself; the watches, lists and leases that go on all the time do not. The server gets the trace in the `traceparent`
 header of W3C Trace Context, and of nothing else: baggage is not sent along. Spans never hold bodies, queries, headers
 or names of objects other than the one that is reconciled.
 """
@@ -50,7 +50,7 @@ class Tracing:
         return ReconcileSpan(span, context.attach(trace.set_span_in_context(span)))
 
     def begin(self, outgoing: Outgoing, headers: list[tuple[str, str]], /) -> Ended:
-        """A request is sent: a span if there is one that it belongs to, and the header that tells the server."""
+        """Start a span for a request inside of another span, and add the traceparent header."""
         from opentelemetry import trace
 
         parent = trace.get_current_span()

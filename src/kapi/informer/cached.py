@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _SHARED: Final = 4096
-"""How many sets of labels and namespaces an intake remembers before it starts over; what is remembered is memory."""
+"""The number of sets of labels and namespaces that an intake shares before it starts over, to bound its memory."""
 
 _log = logging.getLogger("kapi.informer")
 

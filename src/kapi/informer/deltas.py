@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DeltaType(Enum):
-    """What happened."""
+    """The type of a delta."""
 
     ADDED = "Added"
     UPDATED = "Updated"
@@ -141,7 +141,7 @@ class DeltaFIFO(Generic[T]):
     def pop_ready(self, process: Callable[[list[Delta[T]], bool], None]) -> bool:
         """Process the first object in the queue; False when there is none.
 
-        `process` also hears whether the object belongs to the first list. The object has left the queue before, so
+        `process` also gets whether the object belongs to the first list. The object has left the queue before, so
         what `process` raises does not bring it back.
         """
         if not self._order:

@@ -38,10 +38,10 @@ T = TypeVar("T", bound="msgspec.Struct")
 
 
 def namespaces_of(names: str | Iterable[str], /) -> tuple[str, ...]:
-    """Which namespaces are meant, sorted, each once; none stands for all of them.
+    """Return the namespaces that names stand for, sorted and without duplicates; empty for all namespaces.
 
     A text may name several, with commas between them; white space around a name does not count. The empty name means
-    all, so it stands alone: beside others it would either say nothing or more than was meant.
+    all, so it must stand alone: next to others it would be redundant or wider than meant.
 
     Raises:
         ValueError: the empty name is one of several, there is no name at all, or one cannot be a namespace's.
@@ -63,7 +63,7 @@ def namespaces_of(names: str | Iterable[str], /) -> tuple[str, ...]:
 
 
 class Collection(NamedTuple):
-    """What an informer is of. `namespace` is empty for all, and may be several, as in `a,b`.
+    """The collection of an informer. `namespace` is empty for all, and may be several, as in `a,b`.
 
     For a kind without namespaces it does not count.
     """
@@ -85,7 +85,7 @@ class Collection(NamedTuple):
         return self.cls is PartialObjectMetadata
 
     def __str__(self) -> str:
-        """What tells it from every other: it is in logs, and metrics are counted by it."""
+        """Return the unique name of the collection, for logs and metrics."""
         form = "metadata" if self.is_metadata_only else "dictionaries" if self.cls is dict else ""
         where = [self.namespace and f"namespace {self.namespace}", self.labels, self.fields, form]
         return ", ".join([f"{self.gvk.kind}.{self.gvk.api_version}", *filter(None, where)])

@@ -25,7 +25,7 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 BUFFER: Final = 1024
-"""How many notifications wait for a handler before they are folded."""
+"""The number of queued notifications of a handler above which they are merged."""
 
 _SLICE: Final = 64
 """Notifications for a handler that never waits, before the event loop gets its turn."""
@@ -84,7 +84,7 @@ class Handlers(Generic[T]):
 
 
 class Change(Enum):
-    """What a notification is about."""
+    """The type of a notification."""
 
     ADD = "add"
     UPDATE = "update"
@@ -92,7 +92,7 @@ class Change(Enum):
 
 
 class Notice(NamedTuple, Generic[T]):
-    """One notification. `old` goes with an update; `flag` is `initial` of an add and `stale` of a delete."""
+    """One notification. `old` is set for an update; `flag` is `initial` of an add and `stale` of a delete."""
 
     change: Change
     obj: Cached[T]
@@ -182,16 +182,16 @@ class Registration(Generic[T]):
 
     @property
     def pending(self) -> int:
-        """How many notifications wait."""
+        """Return the number of queued notifications."""
         return len(self._queue)
 
     @property
     def has_synced(self) -> bool:
-        """Return True if the handler has been told of everything that was there when it, or the informer, began."""
+        """Return True if the handler was called for all objects that existed when it, or the informer, started."""
         return self._synced.is_set()
 
     async def wait_for_sync(self) -> None:
-        """Wait until the handler has been told of everything that was there in the beginning."""
+        """Wait until the handler was called for all objects that existed when it started."""
         await self._synced.wait()
 
     def put(self, notice: Notice[T]) -> None:

@@ -49,11 +49,11 @@ class SharedInformer(Generic[T]):
     1. The states of X in the cache, and those that a handler is shown, are a subsequence, in order, of the states X had
        on the server. Some may be skipped; none is made up; none comes back.
     2. Once the server is quiet and can be reached, the cache equals the collection.
-    3. When X is deleted, every handler that was told of X is told of its deletion, with the last state known; `stale`
-       says that the deletion event itself was missed. An X that was deleted and created again in a gap is a deletion
-       and an addition, never an update.
-    4. A handler is told one thing at a time, and when it is told, the cache and its indexes are at least that new. It
-       is told nothing of a list that brought nothing new, unless it asked for a resync.
+    3. When X is deleted, every handler that was called for X is called for its deletion, with the last state known;
+       `stale` says that the deletion event itself was missed. An X that was deleted and created again in a gap is a
+       deletion and an addition, never an update.
+    4. A handler is called for one event at a time, and the cache and its indexes are then at least that new. It is not
+       called for a list without changes, unless it requested a resync.
     5. Handlers do not disturb each other: not by being slow, not by failing. A handler that cannot keep up is shown
        fewer states of an object, never fewer objects, and what waits for it is bounded by the number of objects.
     """
@@ -102,7 +102,7 @@ class SharedInformer(Generic[T]):
 
     @property
     def is_stopped(self) -> bool:
-        """Return True if it has been stopped, and all it had to tell has been told."""
+        """Return True if it has been stopped and its handlers are done."""
         return self._stopped.is_set()
 
     @property
@@ -131,7 +131,7 @@ class SharedInformer(Generic[T]):
             self._start_handler(registration)
 
     async def stop(self, *, drain: float = DRAIN_SECONDS) -> None:
-        """End. Handlers are told what the cache knows by now, for `drain` seconds at most; then they are cancelled."""
+        """Stop. Handlers get the events that are in the cache by now, for `drain` seconds; then they are cancelled."""
         async with self._stopping:
             if self._stopped.is_set():
                 return
@@ -185,7 +185,7 @@ class SharedInformer(Generic[T]):
     ) -> Registration[T]:
         """Tell a handler of changes, with objects decoded for it alone.
 
-        One that comes late is first told of everything there is, as initial additions. With `resync` it is shown
+        One that is added late first gets all objects, as initial additions. With `resync` it is shown
         everything again each time so many seconds have passed. `buffer` is how far it may fall behind before it is
         shown less.
         """
@@ -268,7 +268,7 @@ class SharedInformer(Generic[T]):
         if old.uid == delta.object.uid:
             self._notify(Notice(Change.DELETE, delta.object, flag=delta.stale))
         else:
-            # The deletion is of a later object of that name, which no handler was told of.
+            # The deletion is of a later object of that name, which no handler was called for.
             self._notify(Notice(Change.DELETE, old, flag=True))
 
     def _notify(self, notice: Notice[T]) -> None:

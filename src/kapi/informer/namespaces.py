@@ -78,14 +78,14 @@ class NamespacesReflector(Generic[T]):
 
     @property
     def state(self) -> State:
-        """What the part is doing that is least far."""
+        """Return the state of the part that is furthest behind."""
         if not self.parts:
             return State.WAITING if self._is_running else State.STOPPED
         return next((part.state for part in self.parts.values() if part.state is not State.WATCHING), State.WATCHING)
 
     @property
     def last_error(self) -> Exception | None:
-        """Why the last attempt of some part failed; None while all goes well."""
+        """Return the error of the last failed request of any part; None if the last requests succeeded."""
         errors = (part.last_error for part in self.parts.values())
         return self._trouble or next((error for error in errors if error is not None), None)
 
@@ -105,7 +105,7 @@ class NamespacesReflector(Generic[T]):
         raise AssertionError("a reflector ended by itself")
 
     async def _sources(self) -> Mapping[str, ListerWatcher]:
-        """What there is to follow; waits for a kind that is not served yet."""
+        """Return the sources by namespace; waits for a kind that is not served yet."""
         backoff = Backoff(self._pace.delays, self._clock, self._random)
         while True:
             try:
@@ -152,7 +152,7 @@ def reflecting(
 
 
 class _Whole(Generic[T]):
-    """All parts. Until each has its first list, what they say is gathered here; then the sink hears it at once."""
+    """All parts. Until each has its first list, their objects are collected here; then the sink gets them at once."""
 
     def __init__(self, sink: Sink[T], namespaces: Iterable[str]) -> None:
         self.sink = sink
@@ -161,7 +161,7 @@ class _Whole(Generic[T]):
         self.gathered: dict[ObjectKey, Cached[T]] = {}
 
     def outside_of(self, part: _Part[T]) -> Iterator[Cached[T]]:
-        """What is known of the other parts."""
+        """Return the known objects of the other parts."""
         for other in self.parts.values():
             if other is not part:
                 yield from (known for key in other.keys if (known := self.sink.newest(key)) is not None)

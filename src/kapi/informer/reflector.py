@@ -94,7 +94,7 @@ class Pace:
 
 
 class _Lost(Exception):
-    """What the server says cannot follow from what it said before; `why` is for the log."""
+    """An event contradicts what the server sent before; the message is for the log."""
 
 
 class Reflector(Generic[T]):
@@ -128,11 +128,11 @@ class Reflector(Generic[T]):
         self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
         self._backoff = Backoff(self._pace.delays, self._clock, self._random)
         self.state = State.STOPPED
-        """What it is doing right now."""
+        """The current state."""
         self.last_error: Exception | None = None
-        """Why the last attempt failed; None while things go well."""
+        """The error of the last failed request; None if the last one succeeded."""
         self.last_heard = self._clock.monotonic()
-        """When the server last said anything, on the monotonic clock."""
+        """The time at which the server last sent anything, on the monotonic clock."""
         self.resource_version = ""
         """The revision up to which everything has been handed on; empty before the first list."""
         self._revision: int | None = None
@@ -390,7 +390,7 @@ class Reflector(Generic[T]):
         ours = known.revision if known else None
         if self._opened_at is None or theirs >= self._opened_at:
             return ours is not None and theirs < ours
-        # A watch only tells of what is later than its revision. Of the past it may repeat what we know, by mistake.
+        # A watch only has events after its revision. Repeated older ones are tolerated.
         if kind != "DELETED" if known is None else not known.is_same_state(cached):
             raise _Lost(f"{cached.key} is said to be at revision {theirs}, but the watch began at {self._opened_at}")
         return True
@@ -433,7 +433,7 @@ class Reflector(Generic[T]):
 
 
 _NOT_UNDERSTOOD: Final = frozenset({400, 405, 406, 415, 422, 501})
-"""How servers answer that do not know how to stream a list."""
+"""The errors of servers that cannot stream a list."""
 
 
 def _is_version_too_large(error: Exception) -> bool:
@@ -443,7 +443,7 @@ def _is_version_too_large(error: Exception) -> bool:
 
 
 class _Silence:
-    """Leaves its block when nothing was heard within it for too long; `was_too_long` then says so.
+    """A time-out for silence: leaves its block when nothing was received for too long; `was_too_long` is then true.
 
     `asyncio.timeout`, but cheap to push back a million times: the timer moves at most once a second.
     """
@@ -470,7 +470,7 @@ class _Silence:
         return False
 
     def broken(self) -> None:
-        """Something was heard."""
+        """Restart the time-out."""
         now = self._loop.time()
         if now - self._moved >= 1.0:
             self._moved = now

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kapi.client.rest import RESTClient
 
 LIST_SECONDS: Final = 120.0
-"""How long a list may take: one that is answered from a server's cache comes whole, whatever its size."""
+"""The time-out of a list, in seconds: one from the server's cache is not paged, whatever its size."""
 
 RETRIES: Final = 1
 """A server that says when to come back is asked once more then; after that the reflector's own back-off decides."""
@@ -162,5 +162,5 @@ class RESTSource:
 
 
 def served_by(mapper: RESTMapper, gvk: GroupVersionKind) -> Callable[[], Awaitable[APIResource]]:
-    """Where objects of a kind are served, as discovery knows it."""
+    """Return a function that finds the resource of a kind by discovery."""
     return lambda: mapper.by_kind(gvk)

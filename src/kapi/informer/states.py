@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """What a reflector is doing."""
+    """The state of a reflector."""
 
     STREAMING = "streaming"
     """Receives everything there is as the beginning of a watch (WatchList), and collects it aside."""
@@ -29,7 +29,7 @@ class State(Enum):
 
 
 class Outcome(Enum):
-    """How a state ended."""
+    """The outcome of a state."""
 
     SYNCED = "synced"
     """All there is at one revision has been handed on."""

@@ -40,7 +40,7 @@ class _Mark(msgspec.Struct):
 _OPENINGS: Final = {
     kind[:1].encode(): (kind, b'{"type":"%b","object":' % kind.encode()) for kind in ("ADDED", "MODIFIED", "DELETED")
 }
-"""How servers begin the line of a change, by the first letter of its type."""
+"""The usual beginnings of an event's line, by the first letter of its type."""
 _LETTER: Final = slice(9, 10)
 
 _decode_event = msgspec.json.Decoder(Event).decode

@@ -32,9 +32,9 @@ _SCALARS: Final = {"string": "str", "integer": "int", "number": "float", "boolea
 _INTEGERS: Final = {"int64": "int", "int32": "crd.Int32"}
 _LENGTHS: Final = {"str": "Length", "list": "Items", "dict": "Properties"}
 _NOTED: Final = (_PRESERVE, "x-kubernetes-embedded-resource", "x-kubernetes-map-type", "nullable", "default")
-"""What is said where a class is used. Everything else is said by the class itself."""
+"""The keywords that are written where a class is used; all others belong to the class."""
 _UNSAYABLE: Final = re.compile(r'["\\\x00-\x1f]')
-"""What msgspec allows in no name of a field."""
+"""The characters that msgspec allows in no name of a field."""
 _INT64: Final = 2**63
 
 

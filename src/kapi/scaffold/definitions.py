@@ -53,7 +53,7 @@ def _checked(classes: list[type[CustomResource]]) -> Object:
 
 
 def problems(made: Object) -> list[str]:
-    """Why a server would refuse a new definition, in its words; empty when it would not."""
+    """Return the validation errors of a new definition, in kube-apiserver's words."""
     obj = copy_json(made)
     try:
         unknown = kind_schema(GROUP, "v1", "CustomResourceDefinition").coerce(obj)
@@ -70,7 +70,7 @@ def problems(made: Object) -> list[str]:
 
 
 class NotReadable(ValueError):
-    """Something that is no definition; the text says why."""
+    """A manifest is no valid definition; the message says why."""
 
 
 def read_definition(obj: Object) -> Object:

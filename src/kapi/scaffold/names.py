@@ -20,7 +20,7 @@ _WORD: Final = re.compile(
 _TAKEN: Final = frozenset({
     "bool", "bytes", "crd", "dict", "float", "gvk", "int", "list", "msgspec", "naming", "str",
 })  # fmt: skip
-"""What annotations are written with, and what classes of kinds have: an attribute of that name would hide it."""
+"""The names that annotations use and that classes of kinds have: an attribute of that name would hide them."""
 _CLASSES: Final = frozenset({"Annotated", "Any", "ClassVar", "Literal", "ObjectMeta"})
 
 
@@ -67,5 +67,5 @@ def _attribute(name: str) -> str:
 
 
 def wire_name(attribute: str) -> str:
-    """What `rename="camel"` makes of an attribute; msgspec itself is asked, for it has its own ways with digits."""
+    """Return the field name of an attribute under `rename="camel"`, computed by msgspec itself."""
     return msgspec.defstruct("Sample", [attribute], rename="camel").__struct_encode_fields__[0]

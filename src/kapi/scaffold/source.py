@@ -29,7 +29,7 @@ class Brackets:
 
 @dataclass(frozen=True, slots=True)
 class Prefixed:
-    """Something with a text in front: `name=value`, `"key": value`, `lambda: value`."""
+    """An expression with a prefix: `name=value`, `"key": value`, `lambda: value`."""
 
     prefix: str
     value: Expression

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
 
 READY_TIMEOUT: Final = 60.0
-"""How long the example may take to become ready, in seconds; it takes a fraction of one."""
+"""The time-out of the wait for the example, in seconds; it takes a fraction of one."""
 
 
 def run(*, data_dir: Path, bind: str, storage: str, log_level: str, log_format: str, once: bool) -> int:

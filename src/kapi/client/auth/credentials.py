@@ -45,12 +45,12 @@ class Presented(NamedTuple):
 class Credentials:
     """The credentials of a config, as each request presents them.
 
-    A token or password in the config goes before a plugin, as with kubectl, and so does a certificate.
+    A token, password or certificate in the config wins over a plugin, as with kubectl.
     """
 
     def __init__(self, config: ClientConfig, *, clock: Clock | None = None) -> None:
         if config.has_credentials and not config.is_tls:
-            raise ConfigError(f"{config.server} is not https: credentials are not sent where anybody can read them")
+            raise ConfigError(f"{config.server} is not https: credentials are not sent without TLS")
         self._config = config
         self._impersonation = tuple(_impersonation(config))
         self._token_file = _TokenFile(config.token_file) if config.token_file else None

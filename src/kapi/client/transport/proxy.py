@@ -1,6 +1,6 @@
 """The proxy of a connection, chosen as programs written in Go choose it.
 
-A kubeconfig's `proxy-url` goes before everything. Without one `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` count (or the
+A kubeconfig's `proxy-url` wins. Without one `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` count (or the
 same in lower case), and this machine itself is never asked for through a proxy. Only environment variables are read.
 """
 

@@ -41,7 +41,7 @@ class NotLeading(Exception):
 
 
 class _Written(Generic[T]):
-    """What was written of one kind and is not in its cache yet: a revision, or the uid of what was deleted."""
+    """The writes of one kind that are not in its cache yet: a revision, or the uid of a deleted object."""
 
     def __init__(self, informer: SharedInformer[T], namespaces: tuple[str, ...]) -> None:
         self.informer = informer

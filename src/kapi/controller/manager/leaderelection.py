@@ -184,7 +184,7 @@ class LeaderElector:
                 _log.warning("acquiring or renewing the lease failed", lease=self._election.name, error=str(error))
             return False
         if held:
-            # From before the request: the Lease lasts from when it was written, not from when we heard of it.
+            # The time before the request: the Lease lasts from its write, not from the response.
             self._renewed_at = began
         return held
 

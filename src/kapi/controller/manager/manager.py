@@ -140,7 +140,7 @@ class Manager:
 
     @property
     def mapper(self) -> RESTMapper:
-        """Which kinds the server serves."""
+        """The REST mapper of the client."""
         return self.live.mapper
 
     def builder(self) -> Builder:
@@ -331,12 +331,12 @@ async def _warm_up(controllers: Sequence[Controller]) -> None:
 async def _together(runnables: Sequence[Runnable], stopping: asyncio.Event) -> None:
     """Run runnables until `stopping` is set or the first fails; then stop all gracefully, the last one first."""
     tasks = {asyncio.ensure_future(one.run()): one for one in runnables}
-    told = asyncio.ensure_future(stopping.wait())
+    stop_requested = asyncio.ensure_future(stopping.wait())
     try:
         # A request to stop, or a runnable that ends by itself: either stops all.
-        await asyncio.wait([told, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([stop_requested, *tasks], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        told.cancel()
+        stop_requested.cancel()
         await _wind_down(tasks)
     for task in tasks:
         if not task.cancelled():

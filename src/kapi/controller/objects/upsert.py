@@ -55,7 +55,7 @@ _state = msgspec.json.Encoder(order="sorted").encode
 
 
 class Operation(Enum):
-    """What `create_or_update` did."""
+    """The operation that `create_or_update` performed."""
 
     CREATED = "created"
     UPDATED = "updated"

@@ -1,4 +1,4 @@
-"""The certificate a webhook server shows, and the authority that API servers are told to trust for it.
+"""The certificate of a webhook server, and the authority that API servers must trust.
 
 `SelfSigned` is its own authority; `Mounted` reads a directory that another program writes, such as a mounted Secret
 that cert-manager renews. Several processes behind one Service must share one authority: give them the same directory,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Certificates(Protocol):
-    """Where the server's certificate and its authority are found."""
+    """The server's certificate and its authority."""
 
     @property
     def files(self) -> KeyPair:
@@ -42,7 +42,7 @@ class Certificates(Protocol):
 class SelfSigned:
     """An authority of our own and a certificate for `names`, host names and addresses.
 
-    They are kept in `directory`, or, without one, in a private temporary directory that goes with this object; a
+    They are kept in `directory`, or, without one, in a private temporary directory that is deleted with this object; a
     new authority is then made at each start and has to be injected again. The certificate is good for a year and
     renewed 30 days before its end; the authority for ten years, and keeps its key when it is renewed.
     """
@@ -94,7 +94,7 @@ class Mounted:
         """Do nothing: the program that writes the files renews them."""
 
     def ca_bundle(self) -> str:
-        """What is in `ca.crt`."""
+        """Return the contents of `ca.crt`."""
         return _bundle(self._directory / "ca.crt")
 
 

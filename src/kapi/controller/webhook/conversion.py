@@ -4,7 +4,7 @@ All objects of a review are converted, or none. A function decides about everyth
 that object: apiVersion and kind are set for it, and of the metadata only labels and annotations are taken from what it
 returns, since that is where versions keep what the other one has no field for.
 
-What a function raises to say that an object cannot be converted, `ValueError` or an `ApiError`, is told to the caller;
+`ValueError` and `ApiError` mean that an object cannot be converted, and their message is returned to the caller;
 of other errors the caller learns that there was one, and the log has the rest.
 """
 

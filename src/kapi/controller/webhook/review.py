@@ -1,4 +1,4 @@
-"""The envelope that all reviews share: a request with a uid goes in, a response with the same uid comes out."""
+"""The envelope that all reviews share: a request with a uid, and a response with the same uid."""
 
 from __future__ import annotations
 

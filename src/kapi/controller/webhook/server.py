@@ -50,7 +50,7 @@ T = TypeVar("T")
 H = TypeVar("H")
 
 REFRESH_SECONDS: Final = 60.0
-"""How often certificates are looked at."""
+"""The seconds between two checks of the certificates."""
 STOP_SECONDS: Final = 10.0
 """The graceful shutdown period, in seconds."""
 

@@ -27,13 +27,13 @@ CLASSES: Final = frozenset({
     "ReadOptions", "Scale", "Sequence", "SharedInformer", "SharedInformerFactory", "SharedInformers", "Unpack", "Watch",
     "WatchOptions", "WriteOptions",
 })  # fmt: skip
-"""What generated modules import or define whatever their kinds are: a kind of that name gets another one there."""
+"""The names that every generated module imports or defines: a kind of that name is renamed."""
 
 METHODS: Final = frozenset({
     "by_index", "by_key", "cached", "client", "get", "informer", "informers", "list", "metadata_informer", "release",
     "start", "stop", "wait_for_sync",
 })  # fmt: skip
-"""What clientsets, listers and informer factories have already: the method of a kind must not hide it."""
+"""The attributes of clientsets, listers and informer factories: the method of a kind must not hide them."""
 
 
 class NoClientset(ValueError):
@@ -62,13 +62,13 @@ class Served:
 
     @property
     def method(self) -> str:
-        """How its client is asked for: `networks`, and `networks_v1beta1` for a version that is not stored."""
+        """Return the name of its method: `networks`, and `networks_v1beta1` for a version that is not stored."""
         name = identifier(self.plural if self.storage else f"{self.plural}_{self.version}")
         return f"{name}_" if name in METHODS or keyword.iskeyword(name) else name
 
     @property
     def stem(self) -> str:
-        """What names of its classes begin with: `Network`, and `NetworkV1Beta1` for a version that is not stored."""
+        """Return the prefix of its classes: `Network`, and `NetworkV1Beta1` for a version that is not stored."""
         version = "" if self.storage else re.sub(r"[a-z]+", lambda word: word[0].capitalize(), self.version)
         return class_name(self.kind, version)
 
