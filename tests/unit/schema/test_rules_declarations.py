@@ -13,7 +13,7 @@ from kapi.schema.cel.syntax.identifiers import escape, unescape
 from kapi.schema.cel.syntax.parser import parse
 from kapi.schema.cel.types import DYN, INT, STRING, Object, list_of, map_of
 from kapi.schema.cel.values import Duration, MapList, SetList, Timestamp
-from kapi.schema.rules.adapters import adapter, merge, touched
+from kapi.schema.rules.adapters import adapter, merge, used_fields
 from kapi.schema.rules.declarations import declare
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.model import read
@@ -282,7 +282,7 @@ def test_only_what_changes_is_copied() -> None:
     ],
 )
 def test_parts_that_no_expression_looks_at_are_known(source: str, parts: Any) -> None:
-    assert touched(parse(source), "self") == parts
+    assert used_fields(parse(source), "self") == parts
 
 
 def test_what_is_not_looked_at_is_not_changed() -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     Adapt = Callable[[Any], Any]
 
-Touched = dict[str, Any]
+UsedFields = dict[str, Any]
 """The properties that an expression uses, each with those below it, or with None for all of it."""
 
-_LOOSE_SPAN: Final = re.compile(r"([0-9]{1,19})[\t\n\f\r ]*([A-Za-z\u00b5]+)")
+_LOOSE_DURATION: Final = re.compile(r"([0-9]{1,19})[\t\n\f\r ]*([A-Za-z\u00b5]+)")
 _LOOSE_UNITS: Final = (
     (("ns",), "nano", 1),
     (("us", "\u00b5s"), "micro", 10**3),
@@ -40,17 +40,17 @@ _LOOSE_UNITS: Final = (
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
-def adapter(schema: Schema, touched: Touched | None = None) -> Adapt | None:
+def adapter(schema: Schema, used: UsedFields | None = None) -> Adapt | None:
     """A function from the JSON values of a schema to run-time values; None when JSON serves as it is.
 
-    With `touched`, only those parts are changed, and the rest must not be looked at.
+    With `used`, only those parts are changed, and the rest must not be looked at.
     """
-    if schema.int_or_string or touched == {}:
+    if schema.int_or_string or used == {}:
         return None
     if schema.type == "array":
         return _list_adapter(schema)
     if schema.type == "object":
-        return _object_adapter(schema, touched)
+        return _object_adapter(schema, used)
     if schema.type == "number":
         return _number
     return _FORMATS.get(schema.format) if schema.type == "string" else None
@@ -83,13 +83,13 @@ def _map_list(items: Adapt | None, keys: tuple[str, ...]) -> Adapt:
     return adapt
 
 
-def _object_adapter(schema: Schema, touched: Touched | None) -> Adapt | None:
+def _object_adapter(schema: Schema, used: UsedFields | None) -> Adapt | None:
     if isinstance(schema.additional, Schema):
         return _map_adapter(schema.additional)
     below = {}
     for name, part in schema.properties.items():
-        if touched is None or name in touched:
-            adapt = adapter(part, touched[name] if touched else None)
+        if used is None or name in used:
+            adapt = adapter(part, used[name] if used else None)
             if adapt is not None:
                 below[name] = adapt
     if not below:
@@ -115,7 +115,7 @@ def _number(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-def _moment(value: Any) -> Any:
+def _timestamp(value: Any) -> Any:
     if type(value) is not str:
         return value
     text = value.upper()
@@ -126,17 +126,17 @@ def _moment(value: Any) -> Any:
         return value
 
 
-def _day(value: Any) -> Any:
-    return _moment(f"{value}T00:00:00Z") if type(value) is str else value
+def _date(value: Any) -> Any:
+    return _timestamp(f"{value}T00:00:00Z") if type(value) is str else value
 
 
-def _span(value: Any) -> Any:
-    return parse_duration(value) or _loose_span(value) or value if type(value) is str else value
+def _duration(value: Any) -> Any:
+    return parse_duration(value) or _loose_duration(value) or value if type(value) is str else value
 
 
-def _loose_span(text: str) -> Duration | None:
+def _loose_duration(text: str) -> Duration | None:
     """Any text with numbers and units of time in it, such as `2 weeks and 1 day`."""
-    spans = [int(found[1]) * unit for found in _LOOSE_SPAN.finditer(text) for unit in _units(found[2].lower())]
+    spans = [int(found[1]) * unit for found in _LOOSE_DURATION.finditer(text) for unit in _units(found[2].lower())]
     total = (sum(spans) + 2**63) % 2**64 - 2**63
     return Duration(total) if spans else None
 
@@ -157,15 +157,15 @@ def _bytes(value: Any) -> Any:
 
 
 _STANDARD_ALPHABET: Final = str.maketrans("-_", "+/")
-_FORMATS: Final[dict[str, Adapt]] = {"date-time": _moment, "date": _day, "duration": _span, "byte": _bytes}
+_FORMATS: Final[dict[str, Adapt]] = {"date-time": _timestamp, "date": _date, "duration": _duration, "byte": _bytes}
 
 
-# -- which parts an expression looks at -------------------------------------------------------------------------------
+# -- which fields an expression uses ----------------------------------------------------------------------------------
 
 
-def touched(expr: Expr, variable: str) -> Touched | None:
+def used_fields(expr: Expr, variable: str) -> UsedFields | None:
     """The parts of a variable that an expression uses; None when it may be all of it."""
-    found: Touched | None = {}
+    found: UsedFields | None = {}
     waiting: list[Expr] = [expr]
     while waiting:
         one = waiting.pop()
@@ -183,14 +183,14 @@ def touched(expr: Expr, variable: str) -> Touched | None:
     return found
 
 
-def _chain(steps: list[str]) -> Touched | None:
-    chain: Touched | None = None
+def _chain(steps: list[str]) -> UsedFields | None:
+    chain: UsedFields | None = None
     for step in steps:
         chain = {step: chain}
     return chain
 
 
-def merge(left: Touched | None, right: Touched | None) -> Touched | None:
+def merge(left: UsedFields | None, right: UsedFields | None) -> UsedFields | None:
     """The parts that either uses."""
     if left is None or right is None:
         return None

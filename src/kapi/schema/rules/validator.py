@@ -16,7 +16,7 @@ from kapi.api.go.text import quote
 from kapi.schema.cel.run.code import BudgetExceeded
 from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.values import NONE, EvaluationError, Optional
-from kapi.schema.rules.adapters import Touched, adapter, merge, touched
+from kapi.schema.rules.adapters import UsedFields, adapter, merge, used_fields
 from kapi.schema.rules.compiler import OLD_SELF, SELF, RuleError, compile_message, compile_rule, rule_environment
 from kapi.schema.rules.declarations import Declaration, declare, with_metadata
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
@@ -209,9 +209,9 @@ class _PlaceRules:
 
 
 def _adapter(schema: Schema, programs: list[Program], variable: str) -> Callable[[Any], Any] | None:
-    parts: Touched | None = {}
+    parts: UsedFields | None = {}
     for program in programs:
-        parts = merge(parts, touched(program.checked.root, variable))
+        parts = merge(parts, used_fields(program.checked.root, variable))
     return adapter(schema, parts)
 
 
