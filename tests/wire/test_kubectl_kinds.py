@@ -252,9 +252,9 @@ def test_access_rules(terminal):
         serviceaccount/robot created
         $ kubectl get sa robot -o name
         serviceaccount/robot
-        $ kubectl create role reader --verb=get,list,watch --resource=pods,configmaps
+        $ kubectl create role reader --verb=get,list,watch --resource=pods,configmaps 2>/dev/null
         role.rbac.authorization.k8s.io/reader created
-        $ kubectl create rolebinding robot --role=reader --serviceaccount=<ns>:robot
+        $ kubectl create rolebinding robot --role=reader --serviceaccount=<ns>:robot 2>/dev/null
         rolebinding.rbac.authorization.k8s.io/robot created
         $ kubectl get rolebinding robot -o wide
         NAME    ROLE          AGE   USERS   GROUPS   SERVICEACCOUNTS
@@ -268,9 +268,9 @@ def test_access_rules(terminal):
           ---------   -----------------  --------------  -----
           configmaps  []                 []              [get list watch]
           pods        []                 []              [get list watch]
-        $ kubectl create clusterrole <ns> --verb=get --resource=nodes
+        $ kubectl create clusterrole <ns> --verb=get --resource=nodes 2>/dev/null
         clusterrole.rbac.authorization.k8s.io/<ns> created
-        $ kubectl create clusterrolebinding <ns> --clusterrole=<ns> --group=readers
+        $ kubectl create clusterrolebinding <ns> --clusterrole=<ns> --group=readers 2>/dev/null
         clusterrolebinding.rbac.authorization.k8s.io/<ns> created
         $ kubectl get clusterrolebinding <ns> -o jsonpath='{.roleRef.name} {.subjects[0].kind} {.subjects[0].name}'
         <ns> Group readers
@@ -283,6 +283,7 @@ def test_access_rules(terminal):
 def test_quotas_and_priorities(terminal):
     terminal("""
         $ kubectl create quota small --hard=pods=3,configmaps=10
+        Warning: resource quotas are not enforced by this server: only their status is kept up to date
         resourcequota/small created
         $ kubectl get quota small -o jsonpath={.spec.hard}
         {"configmaps":"10","pods":"3"}
@@ -302,7 +303,7 @@ def test_a_kind_from_a_manifest(terminal, kind):
     reference, table, manifest = KINDS[kind]
     typed, _, name = reference.partition("/")
     terminal.write("object.yaml", manifest)
-    terminal(f"$ kubectl create -f object.yaml\n{reference} created")
+    terminal(f"$ kubectl create -f object.yaml 2>/dev/null\n{reference} created")
     terminal(f"$ kubectl get {kind} {name}\n{textwrap.dedent(table).strip()}")
     if terminal.minor > 20 or kind not in DESCRIBED_AS_BETA:
         assert terminal.run(f"kubectl describe {kind} {name} 2>/dev/null").startswith(f"Name:  {name}\n")
@@ -320,7 +321,7 @@ def test_a_kind_from_a_manifest(terminal, kind):
 def test_kinds_of_the_cluster(terminal):
     terminal.write("cluster.yaml", CLUSTER.replace("<ns>", terminal.namespace))
     terminal("""
-        $ kubectl apply -f cluster.yaml
+        $ kubectl apply -f cluster.yaml 2>/dev/null
         persistentvolume/<ns> created
         storageclass.storage.k8s.io/<ns> created
         ingressclass.networking.k8s.io/<ns> created
@@ -328,7 +329,7 @@ def test_kinds_of_the_cluster(terminal):
         node/<ns> created
         validatingwebhookconfiguration.admissionregistration.k8s.io/<ns> created
         csidriver.storage.k8s.io/<ns> created
-        $ kubectl apply -f cluster.yaml
+        $ kubectl apply -f cluster.yaml 2>/dev/null
         persistentvolume/<ns> unchanged
         storageclass.storage.k8s.io/<ns> unchanged
         ingressclass.networking.k8s.io/<ns> unchanged

@@ -280,9 +280,9 @@ def test_describe_a_namespace_with_its_quota_and_limits(terminal):
         """,
     )
     terminal("""
-        $ kubectl create quota q --hard=configmaps=5,pods=3
+        $ kubectl create quota q --hard=configmaps=5,pods=3 2>/dev/null
         resourcequota/q created
-        $ kubectl create -f limits.yaml
+        $ kubectl create -f limits.yaml 2>/dev/null
         limitrange/limits created
     """)
     shown = terminal.run(f"kubectl describe namespace {terminal.namespace}")
