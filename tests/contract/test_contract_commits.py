@@ -57,7 +57,7 @@ def test_a_commit_creates_updates_deletes_and_checks_at_once(subject: Subject) -
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["put", "delete", "check"])
-def test_one_operation_that_differs_leaves_everything_as_it_was(subject: Subject, kind: str, place: int) -> None:
+def test_one_failed_comparison_leaves_everything_unchanged(subject: Subject, kind: str, place: int) -> None:
     async def scenario(store: Storage) -> None:
         first, second, other = await put_many(store, ["/first", "/second", "/other"])
         recorder = Recorder()
@@ -266,7 +266,7 @@ def test_a_cancelled_commit_is_whole_or_absent(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_a_closed_store_takes_no_commit(subject: Subject) -> None:
+def test_a_closed_store_refuses_commits(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         await store.close()
         with pytest.raises(StorageFailed):

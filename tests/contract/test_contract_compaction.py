@@ -10,7 +10,7 @@ from storage_backends import Recorder, Subject, put_many, value
 from kapi.storage.interface import Compacted, FutureRevision, RevisionMismatch, Storage
 
 
-def test_the_latest_version_of_every_key_stays(subject: Subject) -> None:
+def test_compaction_keeps_the_latest_version_of_every_key(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         await put_many(store, ["/old", "/changed", "/removed"])
         await store.put("/changed", value("new"), 2)
@@ -55,7 +55,7 @@ def test_the_feed_starts_at_the_compacted_revision_or_not_at_all(subject: Subjec
     subject.run(scenario)
 
 
-def test_running_feeds_do_not_notice_a_compaction(subject: Subject) -> None:
+def test_compaction_does_not_affect_running_feeds(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         recorder = Recorder()
         await store.follow(0, recorder)
@@ -103,7 +103,7 @@ def test_the_future_cannot_be_compacted(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_compaction_of_a_long_history_leaves_the_present_as_it_is(subject: Subject) -> None:
+def test_compaction_of_a_long_history_keeps_the_latest_state(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         revisions = dict.fromkeys((f"/{number}" for number in range(40)), 0)
         for _ in range(40):
@@ -119,7 +119,7 @@ def test_compaction_of_a_long_history_leaves_the_present_as_it_is(subject: Subje
     subject.run(scenario)
 
 
-def test_writes_reads_and_feeds_go_on_during_a_compaction(subject: Subject) -> None:
+def test_writes_reads_and_feeds_continue_during_a_compaction(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         await put_many(store, [f"/filler/{number}" for number in range(1200)])
         live = Recorder()
@@ -170,7 +170,7 @@ def test_concurrent_compactions_end_at_the_furthest(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_what_was_compacted_stays_out_of_reach_after_reopening(durable: Subject) -> None:
+def test_compacted_revisions_stay_compacted_after_reopening(durable: Subject) -> None:
     async def compact(store: Storage) -> None:
         await put_many(store, ["/a", "/b"])
         await store.put("/a", value(), 1)

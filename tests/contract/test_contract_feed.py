@@ -59,7 +59,7 @@ def test_a_long_history_arrives_whole_and_in_order(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_followers_that_join_while_writes_go_on_miss_nothing_and_see_nothing_twice(subject: Subject) -> None:
+def test_followers_that_join_during_writes_see_every_change_once(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         recorders: list[tuple[int, Recorder]] = []
 
@@ -84,7 +84,7 @@ def test_followers_that_join_while_writes_go_on_miss_nothing_and_see_nothing_twi
     subject.run(scenario)
 
 
-def test_followers_have_seen_a_write_before_its_writer_hears_of_it(subject: Subject) -> None:
+def test_followers_have_seen_a_write_before_it_is_acknowledged(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         recorder = Recorder()
         await store.follow(0, recorder)
@@ -186,7 +186,7 @@ def test_the_feed_cannot_start_in_the_future(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_a_follower_that_fails_stops_the_store_rather_than_leave_a_gap(subject: Subject) -> None:
+def test_a_failing_follower_stops_the_store_rather_than_leave_a_gap(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         failures: list[BaseException] = []
         store.on_failure = failures.append

@@ -35,7 +35,7 @@ async def past(store: Storage) -> int:
 
 
 @pytest.mark.parametrize(("size", "times"), [(10, 3000), (1000, 1000), (30_000, 60)], ids=["small", "usual", "large"])
-def test_endless_updates_of_one_key_keep_no_more_than_the_bound(local: Subject, size: int, times: int) -> None:
+def test_history_of_one_key_is_bounded_under_continuous_updates(local: Subject, size: int, times: int) -> None:
     async def scenario(store: Storage) -> None:
         revision, kept = 0, []
         for _ in range(5):
@@ -61,7 +61,7 @@ def test_no_more_is_compacted_than_needed(local: Subject) -> None:
     local.bounded(BOUND).run(scenario)
 
 
-def test_created_keys_are_no_history(local: Subject) -> None:
+def test_latest_versions_do_not_count_as_history(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         for number in range(200):
             await store.put(f"/{number}", Draft(b"x" * 1000, b""), 0)
@@ -82,7 +82,7 @@ def test_history_as_large_as_the_latest_versions_is_kept(local: Subject) -> None
     local.bounded(BOUND).run(scenario)
 
 
-def test_creating_and_deleting_without_end_is_bounded_too(local: Subject) -> None:
+def test_history_is_bounded_under_continuous_creates_and_deletes(local: Subject) -> None:
     async def scenario(store: Storage) -> None:
         for number in range(1000):
             revision = await store.put(f"/{number}", Draft(b"x" * 100, b""), 0)

@@ -95,7 +95,7 @@ def test_start_is_included_and_never_leaves_the_prefix(subject: Subject) -> None
 
 
 @pytest.mark.parametrize(("limit", "found", "more"), [(0, 5, 0), (1, 1, 4), (4, 4, 1), (5, 5, 0), (6, 5, 0)], ids=str)
-def test_a_page_says_how_many_keys_come_after_it(subject: Subject, limit: int, found: int, more: int) -> None:
+def test_a_page_counts_the_remaining_keys(subject: Subject, limit: int, found: int, more: int) -> None:
     async def scenario(store: Storage) -> None:
         await put_many(store, ["/a/0", *(f"/b/{number}" for number in range(7)), "/c/0"])
         # Removed keys are neither entries nor counted.
@@ -107,7 +107,7 @@ def test_a_page_says_how_many_keys_come_after_it(subject: Subject, limit: int, f
     subject.run(scenario)
 
 
-def test_pages_are_consistent_at_the_first_ones_revision_while_writes_go_on(subject: Subject) -> None:
+def test_pages_are_consistent_at_the_revision_of_the_first_during_writes(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         await put_many(store, [f"/{number:03}" for number in range(100)])
         expected = (await store.range("/")).entries
@@ -151,7 +151,7 @@ def test_reads_see_every_acknowledged_write(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_a_page_is_one_state_of_the_store_while_writes_go_on(subject: Subject) -> None:
+def test_a_page_is_one_state_of_the_store_during_writes(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         # Two keys, always written one after the other: no state ever has the second ahead of the first by more than one.
         first, second = await put_many(store, ["/1", "/2"])
@@ -177,7 +177,7 @@ def test_a_page_is_one_state_of_the_store_while_writes_go_on(subject: Subject) -
     subject.run(scenario)
 
 
-def test_reading_before_the_compacted_revision_says_so(subject: Subject) -> None:
+def test_reading_before_the_compacted_revision_is_a_compacted_error(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         revision = 0
         for _ in range(5):

@@ -73,7 +73,7 @@ def test_a_follower_that_has_been_given_the_latest_revision_has_seen_every_serve
     pair.run(scenario)
 
 
-def test_the_followers_of_the_server_that_wrote_are_called_before_it_is_answered(pair: Pair) -> None:
+def test_followers_of_the_writing_server_are_called_before_the_write_is_acknowledged(pair: Pair) -> None:
     async def scenario(cluster: Cluster, one: SharedStorage, two: SharedStorage) -> None:
         recorder = Recorder()
         await one.follow(0, recorder)

@@ -30,7 +30,7 @@ def test_create_writes_a_key_that_is_absent(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_create_of_an_existing_key_is_refused_with_where_it_is(subject: Subject) -> None:
+def test_create_of_an_existing_key_is_refused_with_its_revision(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         first = await store.put("/a", value("one"), 0)
         with pytest.raises(RevisionMismatch) as caught:
@@ -92,7 +92,7 @@ def test_delete_at_another_revision_is_refused(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_delete_without_a_revision_is_a_mistake_of_the_caller(subject: Subject) -> None:
+def test_delete_without_a_revision_is_a_value_error(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         with pytest.raises(ValueError, match="needs the revision"):
             await store.delete("/absent", 0)
@@ -165,7 +165,7 @@ def test_keys_are_any_text_and_kept_apart(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_a_key_that_is_not_text_harms_only_its_own_caller(subject: Subject) -> None:
+def test_a_key_that_is_not_text_fails_only_its_own_write(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         bad, good = await asyncio.gather(
             store.put("/\ud800", value(), 0), store.put("/good", value(), 0), return_exceptions=True
@@ -227,7 +227,7 @@ def test_no_update_is_lost_among_writers_that_retry(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_refused_writes_do_not_hurt_the_others_of_their_batch(subject: Subject) -> None:
+def test_refused_writes_do_not_affect_the_others_of_their_batch(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         taken = await store.put("/taken", value(), 0)
         results = await asyncio.gather(
@@ -286,7 +286,7 @@ def test_a_cancelled_caller_does_not_disturb_the_others(subject: Subject) -> Non
     subject.run(scenario)
 
 
-def test_a_closed_store_takes_nothing(subject: Subject) -> None:
+def test_a_closed_store_refuses_writes(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
         revision = await store.put("/a", value(), 0)
         await store.close()
@@ -304,7 +304,7 @@ def test_a_closed_store_takes_nothing(subject: Subject) -> None:
     subject.run(scenario)
 
 
-def test_close_finishes_what_was_accepted(durable: Subject) -> None:
+def test_close_commits_accepted_writes(durable: Subject) -> None:
     async def write_and_close(store: Storage) -> None:
         tasks = [asyncio.create_task(store.put(f"/{number}", value(), 0)) for number in range(50)]
         await asyncio.sleep(0)
@@ -317,7 +317,7 @@ def test_close_finishes_what_was_accepted(durable: Subject) -> None:
     durable.run(write_and_close, look)
 
 
-def test_everything_is_there_after_reopening(durable: Subject) -> None:
+def test_all_values_are_there_after_reopening(durable: Subject) -> None:
     before: list[object] = []
 
     async def write(store: Storage) -> None:
@@ -355,7 +355,7 @@ def test_preconditions_hold_across_reopening(durable: Subject) -> None:
     durable.run(write, check)
 
 
-def test_no_revision_is_given_twice_even_when_nothing_is_left(durable: Subject) -> None:
+def test_no_revision_is_reused_even_in_an_emptied_store(durable: Subject) -> None:
     given: list[int] = []
 
     async def write_delete_forget(store: Storage) -> None:

@@ -127,14 +127,14 @@ def test_a_row_that_cannot_be_measured_fails_the_run(tmp_path):
     assert "| memory, empty | " in finished.stdout
 
 
-def test_the_reference_is_named_by_the_environment(tmp_path, monkeypatch):
+def test_the_kube_apiserver_binaries_are_found_by_environment_variable(tmp_path, monkeypatch):
     monkeypatch.delenv(reference.VARIABLE, raising=False)
     assert reference.find() == (None, "KUBEBUILDER_ASSETS is not set")
     monkeypatch.setenv(reference.VARIABLE, str(tmp_path))
     assert reference.find() == (None, "KUBEBUILDER_ASSETS names a folder without etcd and kube-apiserver")
 
 
-def test_the_reference_writes_durably_and_authorises(tmp_path):
+def test_kube_apiserver_runs_with_durable_etcd_and_rbac(tmp_path):
     etcd = reference.etcd_command(tmp_path / "etcd", tmp_path / "data", 2379)
     assert not any("unsafe" in flag for flag in etcd)
     pairs = reference.certificates(tmp_path / "pki")
@@ -146,14 +146,14 @@ def test_the_reference_writes_durably_and_authorises(tmp_path):
     assert all(pathlib.Path(file).is_file() for file in files)
 
 
-def test_objects_are_as_large_as_they_are_said_to_be():
+def test_objects_have_the_requested_size():
     assert 1400 < len(config_map("seed-000001")) < 1700
     assert json.loads(config_map("a", stamp()))["metadata"]["name"] == "a"
     assert 1_300 < len(typical_pod("b")) < 1_600
     assert json.loads(pod("b"))["spec"]["containers"][1]["name"] == "sidecar"
 
 
-def test_a_client_that_ends_says_why(tmp_path):
+def test_a_client_process_that_exits_reports_its_output(tmp_path):
     program = tmp_path / "client.py"
     program.write_text("import sys\nprint('{\"what\": \"ready\"}', flush=True)\nsys.exit('no server')\n")
     library = following.Library("broken", (pathlib.Path(sys.executable), program))
@@ -163,7 +163,7 @@ def test_a_client_that_ends_says_why(tmp_path):
             client.expect("synced")
 
 
-def test_clients_that_cannot_be_installed_are_left_out_with_a_reason(tmp_path):
+def test_clients_that_cannot_be_installed_are_skipped_with_a_reason(tmp_path):
     python = tmp_path / following.VENV / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
@@ -173,7 +173,7 @@ def test_clients_that_cannot_be_installed_are_left_out_with_a_reason(tmp_path):
     assert left_out == dict.fromkeys(following.OTHERS, "cannot be installed: no network")
 
 
-def test_a_program_for_go_is_left_out_where_there_is_no_go(tmp_path, monkeypatch):
+def test_a_go_program_is_skipped_without_go(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert following.controller_runtime(tmp_path) == (None, "there is no Go here to build it with")
     go = tmp_path / "go"
@@ -182,13 +182,13 @@ def test_a_program_for_go_is_left_out_where_there_is_no_go(tmp_path, monkeypatch
     assert following.controller_runtime(tmp_path) == (None, "cannot be built: no network")
 
 
-def test_an_import_is_timed_in_the_environment_of_its_library():
+def test_imports_are_timed_in_the_virtual_environment_of_the_library():
     assert following.importing(following.Library("quick", (pathlib.Path(sys.executable),), "json")) > 0
     with pytest.raises(subprocess.CalledProcessError):
         following.importing(following.Library("broken", (pathlib.Path(sys.executable),), "no_such_module"))
 
 
-def test_small_definitions_have_some_twenty_fields_and_take_their_objects():
+def test_small_custom_resource_definitions_have_twenty_fields_and_accept_their_objects():
     definition = json.loads(definitions.small_definition("run", 12))
     assert definition["metadata"]["name"] == "stores12.run-1.bench.example.com"
     props = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -207,7 +207,7 @@ def _leaves(props):
     return sum(map(_leaves, below)) if below else 1
 
 
-def test_large_objects_are_examples_under_another_name():
+def test_large_custom_objects_are_renamed_examples():
     obj = json.loads(definitions.large_object("another"))
     assert obj == definitions.example_object("large") | {"metadata": obj["metadata"]}
     assert obj["metadata"]["name"] == "another"
@@ -226,7 +226,7 @@ def test_validating_an_object_that_is_refused_is_a_failure(monkeypatch):
         measure_validation("typical", 0.0)()
 
 
-def test_an_asker_hands_back_whatever_is_answered():
+def test_a_requester_returns_the_response_body():
     asyncio.run(_ask())
 
 
@@ -263,14 +263,14 @@ async def _ask():
     ],
     ids=lambda value: value.unit if isinstance(value, Row) else "",
 )
-def test_figures_and_what_is_asked_of_them_have_the_unit_of_their_row(row, value, expected):
+def test_figures_and_budgets_have_the_unit_of_their_row(row, value, expected):
     figures = {KAPI: [{"value": value}], "kube-apiserver + etcd": [{"value": value}]}
     bench = SimpleNamespace(figures={"a": figures}, failures={})
     [cells] = report._lines(report.rows_of(bench, [row])[0], cores=2)
     assert [cells[1], cells[-1]] == expected
 
 
-def test_each_comparison_has_a_line_and_a_budget_stands_by_the_one_it_is_against():
+def test_each_comparison_has_a_row_that_shows_its_budget():
     row = Row("a", "t", "s", 2.0, against="second", more_budgets=(("third", 0.5),))
     figures = {KAPI: [{"value": 1.0}], "first": [{"value": 3.0}], "second": [{"value": 4.0}], "third": [{"value": 0.8}]}
     bench = SimpleNamespace(figures={"a": figures}, failures={})
@@ -295,12 +295,12 @@ def test_ratios_above_one_are_wins_in_either_direction():
     assert times_better(1, 0, more_is_better=True) is None
 
 
-def test_medians_are_taken_of_what_every_round_has():
+def test_medians_are_taken_of_samples_every_round_has():
     assert median([{"value": 1, "p50": 3}, {"value": 5, "p50": 4}, {"value": 2}]) == {"value": 2}
 
 
 @given(st.lists(st.integers(1, 4), max_size=6), st.integers(1, 700))
-def test_events_are_counted_once_however_the_bytes_are_cut(chunks, size):
+def test_events_are_counted_once_for_any_split_of_the_bytes(chunks, size):
     asyncio.run(_count(chunks, size))
 
 
@@ -318,7 +318,7 @@ async def _count(chunks, size):
     assert all(seconds >= 0 for seconds in delivery.latencies)
 
 
-def test_requests_say_how_long_they_are():
+def test_requests_carry_a_content_length():
     head, _, body = request("POST", "/x", b'{"a":1}').partition(b"\r\n\r\n")
     assert b"Content-Length: 7" in head.split(b"\r\n")
     assert STAMP not in body

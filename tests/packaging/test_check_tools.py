@@ -59,12 +59,12 @@ def test_bad_lines_are_found(documented, line, problem):
     assert problem in found
 
 
-def test_a_page_that_the_index_does_not_lead_to_is_found(documented):
+def test_a_page_not_linked_from_the_index_is_found(documented):
     (documented / "docs/lost.md").write_text("# Lost\n")
     assert check("check_docs.py", documented) == ["docs/lost.md: no link leads here from docs/README.md"]
 
 
-def test_a_changelog_needs_a_place_for_the_next_change(documented):
+def test_a_changelog_needs_an_unreleased_section(documented):
     (documented / "CHANGELOG.md").write_text("# Changelog\n\n## [0.1.0]\n")
     assert check("check_docs.py", documented) == ["CHANGELOG.md: needs a section `## [Unreleased]`"]
 

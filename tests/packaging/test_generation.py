@@ -21,14 +21,14 @@ def tree(tmp_path):
     return tmp_path
 
 
-def test_generating_twice_writes_once(tree):
+def test_generating_again_without_changes_writes_nothing(tree):
     assert build.generate(tree) is True
     assert (tree / build.SCHEMAS).stat().st_size > 10_000
     assert (tree / build.CLASSES / "core_v1.py").is_file()
     assert build.generate(tree) is False
 
 
-def test_a_changed_generator_or_a_lost_output_makes_it_run_again(tree):
+def test_a_changed_generator_or_a_missing_output_is_generated_again(tree):
     build.generate(tree)
     with (tree / "generate/types.py").open("a", encoding="utf-8") as source:
         source.write("# changed\n")
@@ -38,14 +38,14 @@ def test_a_changed_generator_or_a_lost_output_makes_it_run_again(tree):
     assert (tree / build.SCHEMAS).is_file()
 
 
-def test_the_outputs_are_the_same_every_time(tree):
+def test_generated_outputs_are_deterministic(tree):
     build.generate(tree)
     first = {path: path.read_bytes() for path in (tree / "src").rglob("*") if path.is_file()}
     build.generate(tree, force=True)
     assert first == {path: path.read_bytes() for path in (tree / "src").rglob("*") if path.is_file()}
 
 
-def test_a_class_of_an_earlier_run_does_not_stay(tree):
+def test_stale_generated_classes_are_removed(tree):
     stale = tree / build.CLASSES / "gone_v1.py"
     stale.parent.mkdir(parents=True)
     stale.write_text("", encoding="utf-8")
@@ -53,7 +53,7 @@ def test_a_class_of_an_earlier_run_does_not_stay(tree):
     assert not stale.exists()
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch):
+def test_a_missing_package_error_names_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(build.MissingDefinitions, match=r"kubernetes-validate is not installed.*pip install"):
         build.definitions_source()

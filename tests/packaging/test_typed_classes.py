@@ -119,7 +119,7 @@ CRD = {
 
 
 @pytest.mark.parametrize("obj", [POD, DEPLOYMENT, CRD], ids=lambda obj: obj["kind"])
-def test_an_object_comes_back_as_it_was(obj):
+def test_objects_round_trip(obj):
     group, _, version = obj["apiVersion"].rpartition("/")
     cls = builtin.load(group, version, obj["kind"])
     decoded = msgspec.json.decode(json.dumps(obj), type=cls)
@@ -127,7 +127,7 @@ def test_an_object_comes_back_as_it_was(obj):
 
 
 @pytest.mark.parametrize("gvk", sorted(builtin.KINDS), ids="/".join)
-def test_a_new_object_says_what_it_is_and_nothing_else(gvk):
+def test_a_new_object_has_api_version_and_kind_only(gvk):
     cls = builtin.load(*gvk)
     group, version, kind = gvk
     assert cls.gvk == gvk
@@ -150,7 +150,7 @@ def test_objects_are_built_with_python_names():
     }
 
 
-def test_names_that_python_has_taken_get_an_underscore():
+def test_names_that_are_python_keywords_get_an_underscore():
     assert json.loads(msgspec.json.encode(meta_v1.ListMeta(continue_="token"))) == {"continue": "token"}
     attribute = resource_v1.DeviceAttribute(bool_=True, int_=3, ints=[1])
     assert json.loads(msgspec.json.encode(attribute)) == {"bool": True, "int": 3, "ints": [1]}
@@ -158,7 +158,7 @@ def test_names_that_python_has_taken_get_an_underscore():
     assert json.loads(msgspec.json.encode(schema)) == {"not": {"type": "string"}}
 
 
-def test_options_that_every_group_accepts_belong_to_the_core_group():
+def test_options_of_every_group_belong_to_the_core_group():
     options = meta_v1.DeleteOptions(propagation_policy="Foreground")
     assert json.loads(msgspec.json.encode(options)) == {
         "apiVersion": "v1",
@@ -190,7 +190,7 @@ def test_alpha_and_beta_versions_have_no_class():
         builtin.load("resource.k8s.io", "v1beta1", "ResourceClaim")
 
 
-def test_the_index_imports_no_module_before_it_is_asked():
+def test_the_index_imports_modules_lazily():
     program = (
         "import sys; from kapi.api import builtin; "
         "loaded = lambda: [m for m in sys.modules if m.startswith('kapi.api.builtin.')]; "
@@ -228,7 +228,7 @@ def test_two_fields_with_one_python_name_stop_the_generator(tmp_path):
         generate_types({"io.k8s.api.core.v1.Odd": {"type": "object", "properties": fields}}, tmp_path)
 
 
-def test_a_shape_without_a_rule_stops_the_generator(tmp_path):
+def test_an_unsupported_schema_shape_stops_the_generator(tmp_path):
     fields = {"either": {"type": ["string", "integer"]}}
     with pytest.raises(UnknownShape, match="no Python type"):
         generate_types({"io.k8s.api.core.v1.Odd": {"type": "object", "properties": fields}}, tmp_path)

@@ -68,7 +68,7 @@ def base(wheel, tmp_path_factory):
     return environment(tmp_path_factory.mktemp("base"), str(wheel))
 
 
-def test_the_source_distribution_carries_generators_not_their_output(source_distribution):
+def test_the_source_distribution_contains_generators_but_no_generated_files(source_distribution):
     with tarfile.open(source_distribution) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"generate/types.py", "generate/schemas.py", "hatch_build.py", "LICENSE", "src/kapi/py.typed"} <= names
@@ -76,7 +76,7 @@ def test_the_source_distribution_carries_generators_not_their_output(source_dist
     assert not [name for name in names if name.startswith(("tests/", ".ci/", "bench/"))]
 
 
-def test_the_wheel_holds_the_package_and_what_is_generated(wheel):
+def test_the_wheel_contains_the_package_and_generated_files(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {"kapi/py.typed", "kapi/schema/builtin/definitions.bin", "kapi/api/builtin/core_v1.py"} <= names
@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_package_and_what_is_generated(wheel):
     assert not [name for name in names if name.endswith((".pyc", ".stamp"))]
 
 
-def test_the_schemas_are_a_resource_of_the_installed_package(server):
+def test_schemas_are_a_resource_of_the_installed_package(server):
     program = (
         "import importlib.resources as r; print(len((r.files('kapi.schema.builtin') / 'definitions.bin').read_bytes()))"
     )
@@ -109,7 +109,7 @@ def test_the_command_line_runs(server):
     )
 
 
-def test_the_shared_lane_and_the_client_lane_need_only_the_base_dependencies(base):
+def test_client_packages_import_with_only_the_base_dependencies(base):
     absent = "import importlib.util as u; print([n for n in ('cryptography', 're2', 'httptools', 'uvloop') if u.find_spec(n)])"
     assert run(str(base), "-c", absent).strip() == "[]"
     # The rest of `schema` is the server's: patterns of custom resources run on RE2, which comes with it.
@@ -118,7 +118,7 @@ def test_the_shared_lane_and_the_client_lane_need_only_the_base_dependencies(bas
     run(str(base), "-W", "error", "-c", "from kapi import *")
 
 
-def test_the_command_works_with_the_base_dependencies_and_names_what_a_server_needs(base):
+def test_the_command_works_with_base_dependencies_and_names_the_missing_server_extra(base):
     kapi = base.parent / "kapi"
     assert run(str(kapi), "version") == run(str(kapi), "--version")
     assert "Start the control plane" in run(str(kapi), "--help")

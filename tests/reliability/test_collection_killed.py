@@ -119,7 +119,7 @@ async def rounds(server, source):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_killed_collection_is_continued_by_the_next_server(tmp_path):
+def test_garbage_collection_continues_after_a_kill(tmp_path):
     server = LiveServer(tmp_path / "data")
     server.start()
     try:

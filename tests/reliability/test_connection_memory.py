@@ -49,7 +49,7 @@ def receive_many(server, number):
             done.result()
 
 
-def test_connections_that_received_large_bodies_leave_no_memory_behind(tmp_path):
+def test_connections_with_large_responses_leak_no_memory(tmp_path):
     with LiveServer(tmp_path / "data") as server:
         asyncio.run(create_large(server))
         receive_many(server, WARM_UP)

@@ -165,7 +165,7 @@ async def run(server):
 
 
 @pytest.mark.slow
-def test_a_controller_makes_what_the_server_holds_though_the_server_was_killed(tmp_path):
+def test_a_controller_reconciles_across_server_kills(tmp_path):
     async def bounded():
         async with asyncio.timeout(SECONDS):
             return await run(server)

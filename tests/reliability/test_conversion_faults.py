@@ -57,7 +57,7 @@ async def hanging(api, webhook, *works):
 
 
 @wired
-async def test_other_kinds_do_not_notice_a_webhook_that_hangs(api, webhook):
+async def test_a_hanging_conversion_webhook_does_not_affect_other_kinds(api, webhook):
     await api.listeners(*(f"n{index}" for index in range(40)))
     other = definition({"strategy": "None"})
     other["metadata"]["name"] = "speakers.net.example.dev"
@@ -78,7 +78,7 @@ async def test_other_kinds_do_not_notice_a_webhook_that_hangs(api, webhook):
 
 
 @wired
-async def test_the_stored_version_does_not_notice_a_webhook_that_hangs(api, webhook):
+async def test_a_hanging_conversion_webhook_does_not_affect_the_stored_version(api, webhook):
     await api.listeners("a", "b")
     watch = await api.watch(path(V1), resourceVersion=api.revision)
     slow_watch = await api.watch(path(V1BETA1), resourceVersion=api.revision)
@@ -92,7 +92,7 @@ async def test_the_stored_version_does_not_notice_a_webhook_that_hangs(api, webh
 
 
 @wired
-async def test_what_is_converted_already_is_served_while_the_webhook_hangs(api, webhook):
+async def test_converted_objects_are_served_while_the_webhook_hangs(api, webhook):
     await api.listeners("a")
     await api.get(path(V1BETA1))
     await api.listeners("b")
@@ -116,7 +116,7 @@ WRITES = {
 
 @pytest.mark.parametrize("verb", [*WRITES, "list"])
 @wired
-async def test_a_request_whose_time_is_up_is_told_so_and_changes_nothing(api, webhook, verb):
+async def test_a_request_past_its_deadline_is_a_timeout_and_changes_nothing(api, webhook, verb):
     await api.listeners("a")
     gate = webhook.script = Gate()
     revision = api.revision
@@ -131,7 +131,7 @@ async def test_a_request_whose_time_is_up_is_told_so_and_changes_nothing(api, we
 
 @pytest.mark.parametrize("verb", WRITES)
 @wired
-async def test_a_client_that_leaves_while_the_webhook_is_asked_has_written_nothing(api, webhook, verb):
+async def test_a_client_that_disconnects_during_conversion_has_written_nothing(api, webhook, verb):
     await api.listeners("a")
     gate = webhook.script = Gate()
     revision = api.revision
@@ -146,7 +146,7 @@ async def test_a_client_that_leaves_while_the_webhook_is_asked_has_written_nothi
 
 
 @wired(seconds=0.05)
-async def test_a_webhook_that_is_too_slow_is_given_up_and_may_be_asked_again(api, webhook):
+async def test_a_webhook_that_does_not_answer_is_a_client_timeout(api, webhook):
     await api.listeners("a")
     webhook.script = Gate()
     answer = await api.get(path(V1BETA1, "a"))
@@ -155,7 +155,7 @@ async def test_a_webhook_that_is_too_slow_is_given_up_and_may_be_asked_again(api
 
 
 @wired
-async def test_stopping_ends_what_waits_for_a_webhook(api, webhook):
+async def test_shutdown_cancels_requests_that_wait_for_a_webhook(api, webhook):
     await api.listeners("a")
     watch = await api.watch(path(V1BETA1), resourceVersion=api.revision)
     webhook.script = Gate()
@@ -194,7 +194,7 @@ async def test_many_writers_at_once_whose_ownership_is_converted_do_not_block_ea
 
 
 @wired
-async def test_a_webhook_that_was_restarted_is_found_again(api, webhook):
+async def test_a_restarted_webhook_is_called_again(api, webhook):
     await api.listeners("a", "b")
     assert (await api.get(path(V1BETA1, "a"))).status == 200
     await webhook.stop()
@@ -203,7 +203,7 @@ async def test_a_webhook_that_was_restarted_is_found_again(api, webhook):
 
 
 @wired
-async def test_a_webhook_that_is_away_is_told_and_missed_no_longer_than_it_is(api, webhook):
+async def test_an_unavailable_webhook_is_reported_and_used_once_it_is_back(api, webhook):
     await api.listeners("a")
     await webhook.stop()
     answer = await api.get(path(V1BETA1, "a"))
@@ -224,7 +224,7 @@ async def reason_of(watch, wanted):
 
 
 @wired
-async def test_a_definition_is_emptied_once_its_webhook_is_back(api, webhook, monkeypatch):
+async def test_instances_of_a_deleted_definition_are_deleted_once_its_webhook_is_back(api, webhook, monkeypatch):
     monkeypatch.setattr(keeper, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(keeper, "LONGEST_PAUSE", 0.01)
     api.keep()
@@ -242,7 +242,7 @@ async def test_a_definition_is_emptied_once_its_webhook_is_back(api, webhook, mo
 
 
 @wired
-async def test_a_definition_whose_objects_are_in_its_stored_version_goes_without_its_webhook(api, webhook):
+async def test_a_definition_with_objects_in_its_stored_version_is_deleted_without_its_webhook(api, webhook):
     api.keep()
     await api.listeners("a", "b")
     await webhook.stop()
@@ -290,7 +290,7 @@ async def observed(api, since, until):
 
 @pytest.mark.parametrize("seed", range(3))
 @wired
-async def test_no_event_is_lost_repeated_or_changed_by_a_webhook_that_stutters(api, webhook, seed):
+async def test_no_event_is_lost_repeated_or_changed_by_an_unreliable_webhook(api, webhook, seed):
     chance = random.Random(seed)
     since = api.revision
     stored = await api.watch(path(V1), resourceVersion=since)
@@ -364,7 +364,7 @@ def hangs_up(call):
 
 @pytest.mark.parametrize("script", [honest, echoing_nothing, hangs_up])
 @wired
-async def test_what_is_in_objects_and_bundles_is_in_no_log_and_no_error(
+async def test_contents_of_objects_and_ca_bundles_are_not_logged(
     api, webhook, caplog, capfd, monkeypatch, script
 ):
     caplog.set_level(logging.DEBUG)

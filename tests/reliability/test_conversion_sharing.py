@@ -33,7 +33,7 @@ async def begun(webhook, *works, script=None):
 
 
 @wired
-async def test_an_event_is_asked_about_once_for_all_watchers(api, webhook):
+async def test_an_event_is_converted_once_for_all_watchers(api, webhook):
     watches = [await api.watch(path(V1BETA1)) for _ in range(20)]
     await api.listeners("a")
     for watch in watches:
@@ -42,7 +42,7 @@ async def test_an_event_is_asked_about_once_for_all_watchers(api, webhook):
 
 
 @wired
-async def test_readers_of_the_same_object_share_one_review(api, webhook):
+async def test_concurrent_readers_of_an_object_share_one_conversion_review(api, webhook):
     await api.listeners("a", "b")
     gate, tasks = await begun(webhook, *(api.get(path(V1BETA1, "a")) for _ in range(20)))
     tasks.append(asyncio.ensure_future(api.get(path(V1BETA1))))
@@ -53,7 +53,7 @@ async def test_readers_of_the_same_object_share_one_review(api, webhook):
 
 
 @wired
-async def test_those_who_share_a_review_share_its_failure(api, webhook):
+async def test_readers_that_share_a_conversion_review_share_its_failure(api, webhook):
     await api.listeners("a")
     opened = asyncio.Event()
 
@@ -70,7 +70,7 @@ async def test_those_who_share_a_review_share_its_failure(api, webhook):
 
 
 @wired
-async def test_when_the_one_who_asked_leaves_another_asks(api, webhook):
+async def test_a_cancelled_conversion_review_is_sent_by_another_reader(api, webhook):
     await api.listeners("a")
     gate, (first, second) = await begun(webhook, *(api.get(path(V1BETA1, "a")) for _ in range(2)))
     first.cancel()
@@ -80,7 +80,7 @@ async def test_when_the_one_who_asked_leaves_another_asks(api, webhook):
 
 
 @wired
-async def test_a_collection_is_deleted_after_one_review(api, webhook):
+async def test_deletecollection_takes_one_conversion_review(api, webhook):
     await api.listeners("a", "b", "c")
     answer, calls = await api.calls(api.delete(path(V1BETA1)))
     assert (answer.names, calls) == (["a", "b", "c"], [["a", "b", "c"]])
@@ -90,7 +90,7 @@ async def test_a_collection_is_deleted_after_one_review(api, webhook):
 
 
 @wired
-async def test_what_is_made_while_a_selection_is_converted_is_selected_too(api, webhook):
+async def test_objects_created_during_conversion_of_a_selection_are_selected(api, webhook):
     await api.listeners("a")
     gate, (task,) = await begun(webhook, api.get(path(V1BETA1), fieldSelector="spec.hostPort=h:1"))
     await api.listeners("b")
@@ -99,7 +99,7 @@ async def test_what_is_made_while_a_selection_is_converted_is_selected_too(api, 
 
 
 @wired
-async def test_a_page_is_of_its_revision_even_if_conversion_took_a_while(api, webhook):
+async def test_a_page_shows_its_revision_even_after_slow_conversion(api, webhook):
     await api.listeners("a", "b")
     token = (await api.get(path(V1), limit=1)).metadata["continue"]
     rest = api.get(path(V1BETA1), limit=5, continue_=token, fieldSelector="spec.hostPort=h:1")
@@ -110,7 +110,7 @@ async def test_a_page_is_of_its_revision_even_if_conversion_took_a_while(api, we
 
 
 @wired
-async def test_a_name_that_is_taken_is_taken_in_every_version(api, webhook):
+async def test_an_existing_name_conflicts_in_every_version(api, webhook):
     await api.listeners("a")
     webhook.script = lambda call: Reply(ILL, 500)
     answer = await api.post(path(V1BETA1), listener("a", V1BETA1))
@@ -119,7 +119,7 @@ async def test_a_name_that_is_taken_is_taken_in_every_version(api, webhook):
 
 
 @wired
-async def test_ownership_told_in_another_version_at_creation_is_weighed(api, webhook):
+async def test_managed_fields_of_another_version_sent_at_creation_yield_to_the_creator(api, webhook):
     entry = {"manager": "zed", "operation": "Update", "apiVersion": V1, "fieldsType": "FieldsV1"}
     metadata = {"managedFields": [{**entry, "fieldsV1": {"f:spec": {"f:host": {}}}}]}
     answer = await api.post(path(V1BETA1), listener("a", V1BETA1, metadata=metadata), fieldManager="x")
@@ -131,7 +131,7 @@ async def test_ownership_told_in_another_version_at_creation_is_weighed(api, web
 
 
 @wired
-async def test_writers_who_wait_for_a_webhook_leave_the_threads_to_others(api, webhook):
+async def test_writers_waiting_for_a_webhook_do_not_exhaust_threads(api, webhook):
     names = [f"n{index}" for index in range(40)]
     for name in names:
         await applied(api, name, V1, "one", {"host": "h", "port": 1})
@@ -144,7 +144,7 @@ async def test_writers_who_wait_for_a_webhook_leave_the_threads_to_others(api, w
 
 
 @wired
-async def test_many_writers_do_not_keep_the_name_of_the_webhook_from_being_looked_up(api, webhook):
+async def test_many_writers_do_not_block_the_name_lookup_of_the_webhook(api, webhook):
     """Names are looked up in threads; if writers waited in those, they would wait for themselves."""
 
     def change(spec):

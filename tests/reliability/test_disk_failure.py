@@ -66,7 +66,7 @@ def _check(server, recorder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["the file cannot grow", "the commit fails"])
-def test_a_failing_disk_ends_the_server_and_loses_nothing_acknowledged(tmp_path, how):
+def test_a_disk_failure_stops_the_server_and_loses_no_acknowledged_write(tmp_path, how):
     server = LiveServer(tmp_path / "data")
     with server:
         asyncio.run(prepare(server))

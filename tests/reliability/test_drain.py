@@ -52,7 +52,7 @@ async def _drain(server, revision):
 
 
 @pytest.mark.slow
-def test_sigterm_answers_what_is_in_flight_and_ends_watches_cleanly(tmp_path):
+def test_graceful_shutdown_on_sigterm_answers_requests_in_flight_and_ends_watches(tmp_path):
     server = LiveServer(tmp_path / "data")
     with server:
         revision = asyncio.run(prepare(server))

@@ -57,7 +57,7 @@ async def _run(api, path, held):
 @pytest.mark.parametrize(
     ("open_", "held"), [(SqliteStorage.open, held_on_disk), (open_memory, held_in_memory)], ids=["sqlite", "memory"]
 )
-def test_endless_updates_leave_the_store_as_large_as_it_was(tmp_path, open_, held):
+def test_the_size_of_the_store_is_bounded_under_continuous_updates(tmp_path, open_, held):
     async def main():
         storage = await open_(tmp_path / "data", history_bytes=BOUND)
         try:

@@ -117,12 +117,12 @@ def is_comparable(operations):
 @settings(max_examples=3000)
 @given(histories())
 @example([Operation("put", "a", 0, 1, expected=0, revision=1, value="x"), Operation("get", "a", 2, 3)])
-def test_the_check_by_revision_agrees_with_trying_all_orders(operations):
+def test_the_linearizability_check_agrees_with_brute_force(operations):
     if is_comparable(operations):
         assert (linearizability(operations) == []) == by_brute_force(operations), linearizability(operations)
 
 
-def test_the_histories_compared_are_good_and_bad_ones():
+def test_generated_histories_are_linearizable_and_not():
     """The control of the comparison: a generator that made only good histories would prove nothing."""
     verdicts = {True: 0, False: 0}
 
@@ -190,16 +190,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("operations", GOOD.values(), ids=GOOD)
-def test_a_good_history_passes(operations):
+def test_a_linearizable_history_passes(operations):
     assert linearizability(operations) == []
 
 
 @pytest.mark.parametrize(("rule", "operations"), BAD.values(), ids=BAD)
-def test_a_bad_history_is_found_out(rule, operations):
+def test_a_history_that_is_not_linearizable_fails(rule, operations):
     assert rule in rules(linearizability(operations))
 
 
-def test_a_long_history_is_judged_quickly_and_one_stale_read_in_it_is_found():
+def test_one_stale_read_in_a_long_history_is_found():
     operations = []
     for number in range(1, 20_001):
         key = f"k{number % 50}"
@@ -216,7 +216,7 @@ def test_a_long_history_is_judged_quickly_and_one_stale_read_in_it_is_found():
 LOG = [Commit(1, "a", "x"), Commit(2, "b", "y"), Commit(4, "a", None), Commit(5, "a", "z"), Commit(6, "a", None)]
 
 
-def test_what_the_log_shows_did_happen():
+def test_operations_with_unknown_outcome_are_resolved_by_the_log():
     operations = [
         Operation("put", "a", 0, 1, expected=0, revision=1, value="x"),
         Operation("put", "b", 0, inf, "unknown", expected=0, value="y"),
@@ -242,11 +242,11 @@ def test_what_the_log_shows_did_happen():
         Operation("delete", "b", 0, 1, expected=2),
     ],
 )
-def test_what_was_acknowledged_and_is_not_in_the_log_is_lost(lost):
+def test_acknowledged_writes_missing_from_the_log_are_lost(lost):
     assert "lost" in rules(linearizability(resolve([lost], LOG)))
 
 
-def test_a_commit_that_nobody_made_is_unexplained():
+def test_a_commit_without_an_operation_is_unexplained():
     operations = resolve([Operation("put", "a", 0, 1, expected=0, revision=1, value="x")], LOG)
     assert [violation.rule for violation in unexplained(LOG, operations)] == ["unexplained"] * 4
 
@@ -256,7 +256,7 @@ def test_a_commit_that_nobody_made_is_unexplained():
 WANTED = events_of(LOG)
 
 
-def test_the_log_says_what_a_watch_must_see():
+def test_expected_watch_events_are_derived_from_the_log():
     assert [
         Seen("ADDED", "a", 1, "x"),
         Seen("ADDED", "b", 2, "y"),
@@ -266,7 +266,7 @@ def test_the_log_says_what_a_watch_must_see():
     ] == WANTED
 
 
-def test_a_selector_makes_objects_come_and_go():
+def test_a_selector_turns_changes_into_added_and_deleted_events():
     log = [
         Commit(1, "a", "in"),
         Commit(2, "a", "out"),
@@ -283,7 +283,7 @@ def test_a_selector_makes_objects_come_and_go():
 
 
 @given(st.integers(0, 6), st.integers(0, 5))
-def test_every_uninterrupted_part_of_the_log_is_a_good_watch(since, length):
+def test_every_contiguous_part_of_the_log_is_a_valid_watch(since, length):
     events = [event for event in WANTED if event.revision > since][:length]
     assert watch(Session(since, events), WANTED) == []
     assert watch(Session(since, [*events, Seen("BOOKMARK", "", events[-1].revision)] if events else []), WANTED) == []
@@ -306,5 +306,5 @@ WATCHES = {
 
 
 @pytest.mark.parametrize(("rule", "session"), WATCHES.values(), ids=WATCHES)
-def test_a_bad_watch_is_found_out(rule, session):
+def test_an_invalid_watch_fails(rule, session):
     assert rule in rules(watch(session, WANTED))

@@ -124,7 +124,7 @@ def report(run, violations):
 
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, KILLS * 6))
-def test_kills_under_fifty_writers_lose_nothing_and_repeat_nothing(tmp_path):
+def test_kills_under_fifty_writers_lose_and_repeat_no_write(tmp_path):
     server = LiveServer(tmp_path / "data", "--history-seconds", "86400")
     try:
         run = asyncio.run(_killed(server, KILLS, WRITERS, SECONDS))
@@ -144,7 +144,7 @@ def test_kills_under_fifty_writers_lose_nothing_and_repeat_nothing(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_server_that_acknowledges_before_it_commits_is_found_out(tmp_path):
+def test_a_server_that_acknowledges_before_commit_is_detected(tmp_path):
     """The positive control: without it the test above would prove nothing."""
     server = LiveServer(tmp_path / "data", environment={"KAPI_FAILPOINTS": PLANTED_BUG})
     try:

@@ -127,7 +127,7 @@ async def run(server):
 
 
 @pytest.mark.slow
-def test_of_several_processes_one_writes_and_one_that_was_frozen_never_writes_again(tmp_path):
+def test_only_the_elected_leader_writes_and_a_suspended_leader_never_writes_again(tmp_path):
     with LiveServer(tmp_path / "data") as server:
         writes, status, words = asyncio.run(run(server))
     turns = [

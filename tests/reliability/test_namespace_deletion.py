@@ -73,7 +73,7 @@ async def _finished(server):
 
 
 @pytest.mark.slow
-def test_a_namespace_deletion_is_continued_after_a_kill(tmp_path):
+def test_namespace_deletion_continues_after_a_kill(tmp_path):
     server = LiveServer(tmp_path / "data", controllers="*")
     with server:
         asyncio.run(_fill(server))

@@ -192,7 +192,7 @@ def cut(calls: list[Call], tmp_path: Path, seed: int) -> list[str]:
 
 
 @pytest.mark.skipif(STRACE is None, reason="strace is not installed")
-def test_a_power_cut_loses_nothing_acknowledged_and_without_syncs_it_would(tmp_path):
+def test_a_power_cut_loses_no_acknowledged_write_but_would_without_fsync(tmp_path):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     calls = record(tmp_path / "full", "full")

@@ -45,7 +45,7 @@ def is_public(path):
 
 @pytest.mark.parametrize("path", pages())
 @served
-async def test_cve_2019_11248_pages_are_closed_to_nobody_in_particular(api, path):
+async def test_cve_2019_11248_anonymous_users_get_403_from_all_but_public_pages(api, path):
     for method in METHODS:
         answer = await api.as_peer(method, path)
         if is_public(path) and method == "HEAD":
@@ -59,7 +59,7 @@ async def test_cve_2019_11248_pages_are_closed_to_nobody_in_particular(api, path
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=identify)
 @served
-async def test_cve_2019_11248_resources_are_closed_to_nobody_in_particular(api, resource):
+async def test_cve_2019_11248_anonymous_users_get_403_from_every_resource(api, resource):
     paths = [collection(resource), f"{root(resource)}/{resource.resource}", item(resource)]
     paths += [f"{item(resource)}/{sub}" for sub in resource.subresources]
     paths += [f"{collection(resource)}?watch=true", f"{root(resource)}/watch/{resource.resource}", f"{root(resource)}"]
@@ -85,14 +85,14 @@ BAD_CREDENTIALS = [
 
 @pytest.mark.parametrize("credentials", BAD_CREDENTIALS)
 @served
-async def test_wrong_credentials_are_refused_even_where_none_are_needed(api, credentials):
+async def test_invalid_credentials_are_unauthorized_even_on_public_pages(api, credentials):
     for path in ("/api/v1/secrets", "/healthz", "/version", "/metrics"):
         answer = await api.as_peer("GET", path, headers={"authorization": credentials})
         assert answer.error[:2] == (401, "Unauthorized"), answer
 
 
 @served
-async def test_a_user_without_rights_is_as_blind_as_nobody(api):
+async def test_a_user_without_roles_sees_no_more_than_anonymous_users(api):
     headers = {"authorization": "Bearer a-token"}
     for path in ("/api/v1/secrets", "/metrics", "/api", "/apis", "/openapi/v2", "/"):
         assert (await api.as_peer("GET", path, headers=headers)).status == 403
@@ -100,7 +100,7 @@ async def test_a_user_without_rights_is_as_blind_as_nobody(api):
 
 
 @served
-async def test_headers_do_not_make_a_user(api):
+async def test_front_proxy_headers_do_not_authenticate(api):
     """Whatever a front proxy would say about the user means nothing here, and acting as another is refused aloud."""
     claims = {
         "x-remote-user": "kubernetes-admin",

@@ -277,7 +277,7 @@ def test_cve_2021_25735_validating_admission_is_shown_the_stored_object(case):
 
 
 @pytest.mark.parametrize("case", cases(CHANGES))
-def test_cve_2021_25735_what_is_done_to_the_old_object_changes_nothing(case):
+def test_cve_2021_25735_changes_of_the_old_object_have_no_effect(case):
     clean = run(change(case, spoiling=False))[2]
     spoilt = run(change(case, spoiling=True))[2]
     assert b"spoilt" not in spoilt.raw
@@ -302,7 +302,7 @@ async def creations(api, resource, namespace):
 
 @pytest.mark.parametrize("resource", NAMESPACED, ids=identify)
 @served
-async def test_cve_2025_4563_nothing_is_created_in_a_namespace_that_is_missing_or_going(api, resource):
+async def test_cve_2025_4563_nothing_is_created_in_a_missing_or_terminating_namespace(api, resource):
     await api.made(NS, {"metadata": {"name": "going", "finalizers": ["example.com/wait"]}})
     assert (await api.delete(f"{NS}/going")).status == 200
     before = api.revision
@@ -315,7 +315,7 @@ async def test_cve_2025_4563_nothing_is_created_in_a_namespace_that_is_missing_o
 
 
 @served
-async def test_cve_2025_4563_the_lifecycle_plugin_is_what_refuses(api):
+async def test_cve_2025_4563_the_namespace_lifecycle_plugin_refuses(api):
     """The control: without the plugin the same requests go through."""
     api.services.admission = Admission([], [])
     assert (await api.post(f"{NS}/missing/configmaps", cm("a"))).status == 201

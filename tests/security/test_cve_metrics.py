@@ -63,7 +63,7 @@ async def ask(api, random_source, count):
 
 
 @served
-async def test_cve_2020_8552_random_requests_make_no_new_series(api):
+async def test_cve_2020_8552_random_requests_add_no_series(api):
     random_source = random.Random(2020_8552)
     await ask(api, random_source, 1500)
     known, remembered = series(api), len(api.metrics._series)
@@ -72,7 +72,7 @@ async def test_cve_2020_8552_random_requests_make_no_new_series(api):
 
 
 @served
-async def test_cve_2020_8552_labels_are_words_of_the_server(api):
+async def test_cve_2020_8552_metric_labels_are_chosen_by_the_server(api):
     await ask(api, random.Random(1), 500)
     resources = {resource.resource for resource in RESOURCES} | {""}
     subresources = {sub for resource in RESOURCES for sub in resource.subresources} | {""}

@@ -156,7 +156,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("status", "attack"), REFUSED.values(), ids=REFUSED)
-def test_doubtful_request_is_refused_and_nothing_behind_it_is_read(status, attack):
+def test_ambiguous_request_is_refused_and_nothing_after_it_is_read(status, attack):
     async def main():
         seen = []
         async with serving(seen) as server:
@@ -196,7 +196,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("data", "body"), ACCEPTED.values(), ids=ACCEPTED)
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "byte by byte"])
-def test_odd_but_clear_request_ends_where_it_says(data, body, cut):
+def test_unusual_but_unambiguous_request_ends_at_its_declared_length(data, body, cut):
     reader = RequestReader(Peer("test"), LIMITS)
     stream = data + INNOCENT
     for part in [stream[at : at + 1] for at in range(len(stream))] if cut else [stream]:
@@ -211,7 +211,7 @@ def test_trailer_does_not_become_a_header_of_any_request():
     assert [item[0].headers for item in reader.queue] == [{"host": "h", "transfer-encoding": "chunked"}, {"host": "h"}]
 
 
-def test_requests_before_the_doubtful_one_are_answered_first():
+def test_requests_before_the_ambiguous_one_are_answered_first():
     async def main():
         seen = []
         async with serving(seen) as server:
@@ -222,7 +222,7 @@ def test_requests_before_the_doubtful_one_are_answered_first():
     on_both_loops(main)
 
 
-def test_body_in_a_million_chunks_of_one_byte_does_not_take_a_million_objects():
+def test_body_in_a_million_one_byte_chunks_uses_bounded_memory():
     reader = RequestReader(Peer("test"), Limits())
     reader.feed(CHUNKED)
     for _ in range(100):
@@ -233,7 +233,7 @@ def test_body_in_a_million_chunks_of_one_byte_does_not_take_a_million_objects():
 
 
 @pytest.mark.parametrize("filler", [b"1;" + b"a" * 100, b"0\r\n" + b"X: y\r\n" * 16, b"0\r\nX: " + b"y" * 100])
-def test_chunked_body_may_not_consist_of_everything_but_data(filler):
+def test_chunked_body_with_excessive_framing_is_refused(filler):
     reader = RequestReader(Peer("test"), LIMITS)
     reader.feed(CHUNKED + filler)
     fed = 0
@@ -248,7 +248,7 @@ def test_chunked_body_may_not_consist_of_everything_but_data(filler):
     "last",
     [b"GET / HTTP/1.1\r\nHost: h\r\nConnection: x, Close\r\n\r\n", b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"],
 )
-def test_nothing_is_read_behind_a_last_request(last):
+def test_nothing_is_read_after_the_last_request(last):
     reader = RequestReader(Peer("test"), LIMITS)
     reader.feed(last)
     assert reader.ended
@@ -271,7 +271,7 @@ def test_thousands_of_tiny_requests_in_one_read_are_not_all_parsed_at_once():
     assert most < 1000
 
 
-def test_made_up_header_names_do_not_fill_memory():
+def test_unknown_header_names_do_not_grow_memory():
     for batch in range(100):
         reader = RequestReader(Peer("test"), Limits())
         names = b"".join(b"X-%d-%d: a\r\n" % (batch, number) for number in range(100))
@@ -331,14 +331,14 @@ def outcome(parts):
 @given(INPUT, st.integers(min_value=1, max_value=7))
 @example([POST + b"Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 5\r\n\r\n", b"hello", INNOCENT], 1)
 @example([CHUNKED, b"5\r\nhello\r\n0\r\nX: y\r\n\r\n", INNOCENT], 1)
-def test_requests_do_not_depend_on_how_the_input_is_cut(parts, size):
+def test_parsed_requests_do_not_depend_on_input_boundaries(parts, size):
     whole = b"".join(parts)
     assert outcome([whole]) == outcome(parts) == outcome([whole[at : at + size] for at in range(0, len(whole), size)])
 
 
 @settings(max_examples=300, deadline=None)
 @given(INPUT)
-def test_refusal_is_the_last_thing_that_is_read(parts):
+def test_nothing_is_read_after_a_refused_request(parts):
     items, ended = outcome(parts)
     refusals = [at for at, item in enumerate(items) if isinstance(item, int)]
     assert refusals in ([], [len(items) - 1])

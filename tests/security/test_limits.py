@@ -41,7 +41,7 @@ QUERIES = {
 
 @pytest.mark.parametrize(("status", "query"), QUERIES.values(), ids=QUERIES)
 @served
-async def test_an_absurd_query_is_refused(api, status, query):
+async def test_an_invalid_query_is_refused(api, status, query):
     answer = await api.request("GET", f"{CM}?{query}")
     assert answer.error[0] == status, answer
     assert (await api.get(CM)).status == 200
@@ -81,7 +81,7 @@ BODIES = {
     [pytest.param(*case, id=name) for name, case in BODIES.items()],
 )
 @served
-async def test_an_absurd_body_is_refused_and_nothing_is_stored(api, status, content_type, body):
+async def test_an_invalid_body_is_refused_and_nothing_is_stored(api, status, content_type, body):
     before = api.revision
     answer = await api.request("POST", CM, body, headers={"content-type": content_type})
     assert answer.error[0] == status, answer
@@ -90,7 +90,7 @@ async def test_an_absurd_body_is_refused_and_nothing_is_stored(api, status, cont
 
 
 @served
-async def test_an_object_larger_than_any_store_takes_is_refused(api):
+async def test_an_object_over_the_storage_limit_is_refused(api):
     """1.5 MiB is where etcd stops, so nothing larger can exist on a real cluster."""
     obj = deployment("large")
     obj["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": "x" * 2_000_000}]
@@ -117,7 +117,7 @@ PATCHES = {
 
 @pytest.mark.parametrize(("status", "content_type", "body"), PATCHES.values(), ids=PATCHES)
 @served
-async def test_an_absurd_patch_is_refused_and_changes_nothing(api, status, content_type, body):
+async def test_an_invalid_patch_is_refused_and_changes_nothing(api, status, content_type, body):
     await api.made(CM, cm("a", data={"k": "v"}))
     before = api.revision
     answer = await api.request("PATCH", f"{CM}/a", body, headers={"content-type": content_type})
@@ -134,14 +134,14 @@ async def test_an_unknown_method_is_not_allowed(api, method):
 
 
 @served
-async def test_names_beyond_measure_in_a_path_are_not_found(api):
+async def test_oversized_names_in_a_path_are_not_found(api):
     for path in (f"{CM}/{LONG}", f"{NS}/{LONG}/configmaps/a", f"/apis/{LONG}/v1/things", f"/api/v1/{LONG}", f"/{LONG}"):
         assert (await api.get(path)).status == 404
     assert (await api.get("/a" * 10_000)).status == 404
 
 
 @served
-async def test_a_watch_from_the_future_is_not_sent_the_past(api):
+async def test_a_watch_from_a_future_revision_is_not_sent_past_events(api):
     """Whoever asks for what comes after a revision must never be sent what came before it."""
     future = api.revision + 5
     watch = await api.watch(CM, resourceVersion=str(future))
@@ -152,7 +152,7 @@ async def test_a_watch_from_the_future_is_not_sent_the_past(api):
 
 
 @pytest.mark.slow
-def test_long_queries_of_strangers_are_not_remembered(tmp_path):
+def test_long_queries_of_anonymous_clients_are_not_cached(tmp_path):
     """Nobody in particular asks with many different long queries; what the server keeps of them is bounded."""
 
     async def main(server):

@@ -167,7 +167,7 @@ def is_excused(status, body):
 
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(request=requests())
-def test_no_request_is_the_servers_fault(served_loop, request):
+def test_random_requests_are_never_server_errors(served_loop, request):
     runner, api = served_loop
     status, body = runner.run(ask(api, *request))
     assert 200 <= status < 500 or is_excused(status, body), (request, status, body[:2000])
@@ -186,7 +186,7 @@ def test_no_request_is_the_servers_fault(served_loop, request):
     ),
     body=st.binary(max_size=40),
 )
-def test_no_line_noise_is_the_servers_fault(served_loop, method, path, query, headers, body):
+def test_random_bytes_are_never_server_errors(served_loop, method, path, query, headers, body):
     runner, api = served_loop
     status, answer = runner.run(ask(api, method, f"{path}?{query}", headers, body))
     assert 200 <= status < 500 or is_excused(status, answer), (status, answer[:2000])

@@ -68,7 +68,7 @@ async def assert_well_formed(api):
     [pytest.param(one, id=identify(one)) for one in STORED],
 )
 @served
-async def test_cve_2015_5305_no_object_is_made_with_a_name_that_is_a_path(api, resource):
+async def test_cve_2015_5305_no_object_is_created_with_a_name_that_is_a_path(api, resource):
     before = await keys(api)
     for name in NAMES:
         for metadata in ({"name": name}, {"generateName": name or "../"}, {"name": "ok", "namespace": name or ".."}):
@@ -86,7 +86,7 @@ async def test_cve_2015_5305_no_object_is_made_with_a_name_that_is_a_path(api, r
 
 
 @served
-async def test_cve_2015_5305_names_of_roles_may_be_anything_but_a_path(api):
+async def test_cve_2015_5305_role_names_are_any_single_path_segment(api):
     """Where names are free, as with roles, the check of paths is the only one."""
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     assert (await api.post(path, {"metadata": {"name": "system:a B~!"}})).status == 201
@@ -98,7 +98,7 @@ async def test_cve_2015_5305_names_of_roles_may_be_anything_but_a_path(api):
 
 @pytest.mark.parametrize("segment", SEGMENTS)
 @served
-async def test_cve_2015_5305_a_segment_that_is_a_path_leads_nowhere(api, segment):
+async def test_cve_2015_5305_a_path_in_a_url_segment_reads_nothing(api, segment):
     await api.made(f"{NS}/default/secrets", {"metadata": {"name": "canary"}, "stringData": {"a": "canary-value"}})
     paths = [f"{CM}/{segment}", f"{CM}/{segment}/canary", f"{NS}/{segment}/secrets", f"{NS}/{segment}/secrets/canary"]
     paths += [f"{CM}/{segment}/secrets/canary", f"/api/v1/{segment}/namespaces", f"/api/{segment}/v1/pods"]
@@ -120,7 +120,7 @@ PARTS = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(PARTS, max_size=9), st.sampled_from(["POST", "PUT", "DELETE"]), st.sampled_from(NAMES))
-def test_cve_2015_5305_no_combination_makes_a_key_outside_the_registry(parts, method, name):
+def test_cve_2015_5305_no_combination_builds_a_key_outside_the_registry(parts, method, name):
     async def main():
         api = Api()
         await api.catalog.hub.load()

@@ -79,7 +79,7 @@ async def test_cve_2019_11247_a_namespaced_object_is_not_found_without_its_names
 
 
 @served
-async def test_cve_2019_11247_the_watch_on_the_store_finds_a_request_of_the_right_scope(api):
+async def test_cve_2019_11247_the_recording_store_records_a_request_of_the_right_scope(api):
     """The control: the same request with the right URL does reach the store."""
     close_storage(api)
     assert (await api.get(f"{CM}/it")).status == 500
@@ -147,7 +147,7 @@ STARTS = st.one_of(
 
 @settings(max_examples=300)
 @given(start=STARTS, past=st.sampled_from([-1, 0, 1]))
-def test_cve_2022_3162_no_continue_token_reaches_a_neighbour(siblings, start, past):
+def test_cve_2022_3162_no_continue_token_reads_another_collection(siblings, start, past):
     api, old = siblings
     raw = json.dumps({"v": "meta.k8s.io/v1", "rv": -1 if past < 0 else old + past, "start": start}).encode()
     token = base64.urlsafe_b64encode(raw).decode().rstrip("=")

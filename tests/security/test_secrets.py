@@ -80,7 +80,7 @@ def test_cve_2019_11250_and_2020_8565_no_secret_reaches_logs_or_metrics(tmp_path
 
 
 @pytest.mark.slow
-def test_what_is_secret_on_disk_is_for_its_owner_only(tmp_path):
+def test_secret_files_are_readable_by_their_owner_only(tmp_path):
     with LiveServer(tmp_path / "data") as server:
         asyncio.run(_handle_secrets(server))
         readable = {

@@ -143,7 +143,7 @@ async def patch_and_restart(seed):
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_server_starts_on_whatever_patches_it_has_accepted(seed):
+def test_a_server_restarts_after_any_patch_it_accepted(seed):
     invalid, failures = run(patch_and_restart(seed))
     assert invalid == [None, None, None]
     assert failures == []
@@ -186,7 +186,7 @@ async def patch_a_definition(storage):
 
 
 @pytest.mark.usefixtures("strict_outlines")
-def test_with_the_guard_a_follower_that_raises_costs_only_its_object():
+def test_with_the_guard_a_follower_that_raises_skips_only_its_object():
     async def main():
         storage = MemoryStorage()
         await patch_a_definition(storage)
@@ -199,7 +199,7 @@ def test_with_the_guard_a_follower_that_raises_costs_only_its_object():
 
 
 @pytest.mark.usefixtures("strict_outlines", "no_guard")
-def test_without_the_guard_it_stops_the_store_and_every_later_start():
+def test_without_the_guard_a_follower_that_raises_stops_the_store_and_every_start():
     async def main():
         storage = MemoryStorage()
         with pytest.raises(AssertionError, match="the storage has failed"):

@@ -43,7 +43,7 @@ def boats(terminal):
     terminal.output("kubectl delete -f crd.yaml --ignore-not-found --timeout=20s")
 
 
-def test_a_definition_as_it_was_written_before_1_22_is_served(terminal, request):
+def test_a_v1beta1_definition_is_served(terminal, request):
     if request.config.getoption("--kubeconfig") is not None:
         pytest.skip("other control planes have no v1beta1 definitions any more")
     for name in ("network-v1beta1.yaml", "network.yaml"):
@@ -77,7 +77,7 @@ def test_a_definition_as_it_was_written_before_1_22_is_served(terminal, request)
     """)
 
 
-def test_a_definition_with_mistakes_is_refused_with_all_of_them(terminal, request):
+def test_an_invalid_definition_is_refused_with_all_errors(terminal, request):
     if request.config.getoption("--kubeconfig") is not None:
         pytest.skip("other control planes have no v1beta1 definitions any more")
     (terminal.directory / "vpc.yaml").write_text((DEFINITIONS / "vpc-v1beta1.yaml").read_text())
@@ -113,7 +113,7 @@ def test_a_definition_with_a_status(terminal, kubectl, kubectl_server):
         """)
 
 
-def test_what_is_established_is_served(boats):
+def test_an_established_definition_is_served(boats):
     boats.write("one.yaml", "apiVersion: boats.example.com/v1\nkind: Boat\nmetadata: {name: one}\nsail: white\n")
     boats(f"""
         $ kubectl get boats
@@ -152,7 +152,7 @@ def test_a_kind_and_its_object_in_one_file_need_two_applies(boats):
     """)
 
 
-def test_a_definition_takes_its_objects_with_it(boats):
+def test_deleting_a_definition_deletes_its_objects(boats):
     boats.write("one.yaml", "apiVersion: boats.example.com/v1\nkind: Boat\nmetadata: {name: one}\n")
     boats.write("two.yaml", "apiVersion: boats.example.com/v1\nkind: Boat\nmetadata: {name: two}\n")
     boats.output("kubectl create -f crd.yaml && kubectl wait --for=condition=Established -f crd.yaml")
@@ -188,7 +188,7 @@ def test_a_definition_takes_its_objects_with_it(boats):
     """)
 
 
-def test_a_changed_schema_holds_from_then_on(boats):
+def test_a_changed_schema_validates_later_writes(boats):
     strict = "{type: object, properties: {sail: {type: string, enum: [white, tan]}, crew: {type: integer, default: 3}}}"
     boats.write(
         "one.yaml", "apiVersion: boats.example.com/v1\nkind: Boat\nmetadata: {name: one}\nsail: green\nhull: oak\n"
@@ -226,7 +226,7 @@ MISTAKES = {
 }
 
 
-def test_a_schema_is_judged_when_it_is_written(terminal):
+def test_a_schema_is_validated_when_it_is_written(terminal):
     for name, schema in MISTAKES.items():
         terminal.write(f"{name}.yaml", boat(schema))
     terminal(r"""
@@ -255,7 +255,7 @@ def test_a_schema_is_judged_when_it_is_written(terminal):
     """)
 
 
-def test_a_misspelt_schema_is_noticed(terminal):
+def test_an_unknown_field_in_a_schema_is_reported(terminal):
     if terminal.minor < 25:
         pytest.skip("this kubectl does not ask the server to be strict")
     terminal.write("crd.yaml", boat("{type: object, propertiez: {}}"))
@@ -266,7 +266,7 @@ def test_a_misspelt_schema_is_noticed(terminal):
     """)
 
 
-def test_a_name_that_is_taken_is_not_given_twice(boats):
+def test_conflicting_names_are_not_accepted(boats):
     """A second kind with the same short name waits until the first lets it go."""
     other = (
         boat(ANYTHING).replace("boats.boats", "barges.boats").replace("Boat, plural: boats", "Barge, plural: barges")

@@ -40,7 +40,7 @@ def helm(shared_server: Server, tmp_path: Path, request: pytest.FixtureRequest) 
     terminal.output("kubectl delete crd ovens.bakery.example.com --ignore-not-found")
 
 
-def test_a_chart_brings_its_kind(helm):
+def test_a_chart_installs_its_custom_resource_definition(helm):
     helm(f"""
         $ helm install bread chart | grep -E '^(STATUS|REVISION)'
         STATUS: deployed

@@ -87,7 +87,7 @@ def test_columns_come_from_the_definition(fleets):
         """)
 
 
-def test_an_object_is_shown_with_its_defaults(fleets):
+def test_objects_are_shown_with_defaults(fleets):
     fleets("""
         $ kubectl get fleet south -o yaml | sed '/^  managedFields:/,/^  name:/{/^  name:/!d}'
         apiVersion: harbour.example.com/v1

@@ -39,7 +39,7 @@ def north(terminal):
     return terminal
 
 
-def test_a_manifest_is_applied_again_and_again(terminal):
+def test_apply_is_created_configured_or_unchanged(terminal):
     terminal.write("north.yaml", NORTH)
     terminal(f"""
         $ kubectl apply -f north.yaml
@@ -64,7 +64,7 @@ def test_a_manifest_is_applied_again_and_again(terminal):
     """)
 
 
-def test_two_of_three_patches_apply(north):
+def test_json_and_merge_patches_apply_and_strategic_merge_is_refused(north):
     before = (
         "error: application/strategic-merge-patch+json is not supported by harbour.example.com/v1, Kind=Fleet"
         if north.minor >= 21
@@ -97,7 +97,7 @@ def test_two_of_three_patches_apply(north):
     """)
 
 
-def test_a_replace_must_have_seen_the_latest(north):
+def test_a_replace_with_a_stale_resource_version_is_refused(north):
     north("""
         $ KUBE_EDITOR="sed -i 's/ships: 3/ships: 8/'" kubectl edit fleet north
         fleet.harbour.example.com/north edited
@@ -117,7 +117,7 @@ def test_a_replace_must_have_seen_the_latest(north):
     """)
 
 
-def test_a_fleet_is_scaled(north):
+def test_kubectl_scale_works_on_a_custom_resource(north):
     north("""
         $ kubectl scale fleet north --replicas=5
         fleet.harbour.example.com/north scaled
@@ -136,7 +136,7 @@ def test_a_fleet_is_scaled(north):
     """)
 
 
-def test_the_status_is_its_owners(north):
+def test_the_status_subresource_is_written_separately(north):
     """A write of the object leaves the status alone, and the other way round."""
     if north.minor < 24:
         pytest.skip("this kubectl knows no --subresource")
@@ -156,7 +156,7 @@ def test_the_status_is_its_owners(north):
         north.output(f"kubectl patch fleet north --subresource=status --type=merge -p '{ready}'")
 
 
-def test_those_who_apply_share_a_list_by_its_key(terminal):
+def test_field_managers_share_a_list_by_its_key(terminal):
     terminal.write("one.yaml", fleet("flag: blue, ships: 1, berths: [{name: quay, depth: 9}]"))
     terminal.write("two.yaml", fleet("flag: blue, berths: [{name: pier, depth: 4}, {name: quay, free: true}]"))
     terminal.write("clash.yaml", fleet("flag: blue, berths: [{name: quay, depth: 5}]"))
@@ -184,7 +184,7 @@ def test_those_who_apply_share_a_list_by_its_key(terminal):
     """)
 
 
-def test_unknown_fields_are_refused_warned_of_or_dropped(terminal):
+def test_unknown_fields_follow_the_validate_flag(terminal):
     terminal.write("bad.yaml", fleet("flag: blue, shipz: 3, berths: [{name: quay, deep: 9}]"))
     if terminal.minor >= 25:
         refused = (
@@ -217,7 +217,7 @@ def test_unknown_fields_are_refused_warned_of_or_dropped(terminal):
     assert ": field not declared in schema" in shown
 
 
-def test_everything_wrong_is_named(north):
+def test_all_validation_errors_are_reported(north):
     # The order of the causes is not fixed.
     north("""
         $ kubectl patch fleet north --type=merge -p '{"spec":{"flag":"green","ships":101,"berths":[{"name":"a"},{"name":"a"},{"depth":1}]}}' 2>&1 | sort
@@ -247,7 +247,7 @@ def test_everything_wrong_is_named(north):
     """)
 
 
-def test_rules_say_why(north):
+def test_cel_rules_report_their_messages(north):
     north.write("bad.yaml", fleet("flag: red, ships: 1, reserve: 2"))
     north("""
         $ kubectl patch fleet north --type=merge -p '{"spec":{"flag":"red"}}'
@@ -271,7 +271,7 @@ def test_rules_say_why(north):
     """)
 
 
-def test_each_write_has_an_owner(north):
+def test_each_write_records_a_field_manager(north):
     north.output('kubectl patch fleet north --type=merge -p \'{"spec":{"reserve":1}}\'')
     north.output("kubectl scale fleet north --replicas=4")
     flag = " --show-managed-fields" if north.minor >= 21 else ""
@@ -284,7 +284,7 @@ def test_each_write_has_an_owner(north):
     }
 
 
-def test_an_object_is_kept_until_its_finalizer_is_taken(north):
+def test_an_object_is_kept_until_its_finalizer_is_removed(north):
     north.output(
         'kubectl patch fleet north --type=merge -p \'{"metadata":{"finalizers":["harbour.example.com/crew"]}}\''
     )

@@ -96,7 +96,7 @@ def test_an_informer_sees_every_add_update_and_delete(server):
         assert follow("seen") == f"adds {before + 30} updates 20 deletes 10 expired 0"
 
 
-def test_an_informer_goes_on_after_a_restart_without_a_relist(server):
+def test_an_informer_continues_after_a_restart_without_a_relist(server):
     with informer(server) as follow:
         before = int(follow("verify").removeprefix("equal "))
         assert follow("create 0 10") == "created 10"
@@ -146,7 +146,7 @@ def test_typed_clients_may_send_protobuf(server):
     ]
 
 
-def test_leadership_passes_from_one_candidate_to_the_next(shared_server):
+def test_leader_election_passes_leadership_to_the_next_candidate(shared_server):
     assert run("leader", shared_server) == ["leader one", "leader two", "transitions 1"]
 
 

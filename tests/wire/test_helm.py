@@ -132,7 +132,7 @@ def test_a_release_is_upgraded_and_rolled_back(helm):
     assert helm.output("kubectl get service web -o jsonpath={.spec.clusterIP}") == address
 
 
-def test_an_upgrade_keeps_what_others_wrote(helm):
+def test_an_upgrade_keeps_fields_of_other_managers(helm):
     helm.output("helm install web chart")
     helm("""
         $ kubectl label deployment web team=blue
@@ -175,7 +175,7 @@ def test_a_release_may_keep_its_history(helm):
     """)
 
 
-def test_what_does_not_work_is_told(helm):
+def test_failures_are_reported(helm):
     helm("""
         $ helm upgrade web chart
         Error: UPGRADE FAILED: "web" has no deployed releases
@@ -195,7 +195,7 @@ def test_what_does_not_work_is_told(helm):
     """)
 
 
-def test_what_is_already_there_is_adopted_only_when_it_says_so(helm):
+def test_existing_objects_are_adopted_only_with_ownership_metadata(helm):
     helm("""
         $ kubectl create configmap web
         configmap/web created

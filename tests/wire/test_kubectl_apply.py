@@ -41,7 +41,7 @@ TUTORIAL = Path(__file__).parents[2] / "docs/tutorial/two-writers.md"
 _BLOCK = re.compile(r"(?:`(\S+\.yaml)`[^`]*\n\n)?```(yaml|console)\n(.*?)```", re.DOTALL)
 
 
-def test_the_tutorial_shows_what_happens(terminal):
+def test_commands_of_the_tutorial_print_what_it_shows(terminal):
     if terminal.minor < 24:
         pytest.skip("the page is written for kubectl 1.24 and newer")
     blocks = _BLOCK.findall(TUTORIAL.read_text())
@@ -56,7 +56,7 @@ def test_the_tutorial_shows_what_happens(terminal):
             assert agrees(normalised(step.shown), got), f"$ {step.command}\n{got}"
 
 
-def test_a_manifest_is_applied_on_the_server(terminal):
+def test_server_side_apply_of_a_manifest(terminal):
     terminal.write("web.yaml", WEB)
     terminal("""
         $ kubectl apply --server-side -f web.yaml
@@ -78,7 +78,7 @@ def test_a_manifest_is_applied_on_the_server(terminal):
     assert owners(terminal, "deployment web") == {("kubectl", "Apply", "")}
 
 
-def test_somebody_elses_field_is_a_conflict(terminal):
+def test_a_field_of_another_manager_is_a_conflict(terminal):
     terminal.write("one.yaml", config_map("colour: blue, size: big"))
     terminal.write("two.yaml", config_map("colour: red, size: small"))
     terminal.write("three.yaml", config_map("colour: red"))
@@ -104,7 +104,7 @@ def test_somebody_elses_field_is_a_conflict(terminal):
     assert 'conflict with "two": .data.colour' in shown
 
 
-def test_two_who_apply_different_fields_keep_theirs(terminal):
+def test_two_field_managers_own_the_fields_they_applied(terminal):
     terminal.write("one.yaml", WEB)
     terminal.write(
         "two.yaml",
@@ -139,7 +139,7 @@ def test_two_who_apply_different_fields_keep_theirs(terminal):
     """)
 
 
-def test_scaling_takes_the_replicas_from_the_manifest(terminal):
+def test_kubectl_scale_takes_ownership_of_replicas(terminal):
     terminal.write("web.yaml", WEB)
     terminal("""
         $ kubectl apply --server-side -f web.yaml
@@ -158,7 +158,7 @@ def test_scaling_takes_the_replicas_from_the_manifest(terminal):
     """)
 
 
-def test_who_applied_on_the_client_moves_to_the_server(terminal):
+def test_client_side_apply_migrates_to_server_side_apply(terminal):
     terminal.write("a.yaml", config_map('x: "1", y: "2"'))
     terminal("""
         $ kubectl apply -f a.yaml
@@ -187,7 +187,7 @@ def test_who_applied_on_the_client_moves_to_the_server(terminal):
     """)
 
 
-def test_last_applied_is_kept_where_it_was(terminal):
+def test_server_side_apply_keeps_the_last_applied_annotation(terminal):
     terminal.write("a.yaml", config_map('x: "1"'))
     terminal("""
         $ kubectl create -f a.yaml
@@ -205,7 +205,7 @@ def test_last_applied_is_kept_where_it_was(terminal):
     """)
 
 
-def test_a_difference_is_shown_before_it_is_made(terminal):
+def test_kubectl_diff_shows_changes_without_writing_them(terminal):
     terminal.write("web.yaml", WEB)
     terminal("""
         $ kubectl diff -f web.yaml | grep -oE '(image|replicas): [^{]+$'
@@ -230,7 +230,7 @@ def test_a_difference_is_shown_before_it_is_made(terminal):
     """)
 
 
-def test_an_edit_and_a_set_image_are_updates_with_an_owner(terminal):
+def test_edit_and_set_image_record_their_field_managers(terminal):
     terminal.write("web.yaml", WEB)
     terminal("""
         $ kubectl apply --server-side -f web.yaml
@@ -251,7 +251,7 @@ def test_an_edit_and_a_set_image_are_updates_with_an_owner(terminal):
     """)
 
 
-def test_a_restart_survives_the_next_apply(terminal):
+def test_a_rollout_restart_survives_the_next_apply(terminal):
     terminal.write("web.yaml", WEB)
     restarted = "{.spec.template.metadata.annotations.kubectl\\.kubernetes\\.io/restartedAt}"
     terminal("""
@@ -269,7 +269,7 @@ def test_a_restart_survives_the_next_apply(terminal):
     assert terminal.output(f"kubectl get deployment web -o jsonpath='{restarted}'") == stamp
 
 
-def test_a_rollback_takes_the_template_back(terminal):
+def test_a_rollback_restores_the_template(terminal):
     terminal.write("web.yaml", WEB)
     terminal.output("kubectl apply --server-side -f web.yaml")
     uid = terminal.output("kubectl get deployment web -o jsonpath={.metadata.uid}")
@@ -311,7 +311,7 @@ def test_a_rollback_takes_the_template_back(terminal):
     assert 'containers[name="web"].image' in terminal.run("kubectl apply --server-side -f web.yaml")
 
 
-def test_what_left_the_manifest_is_pruned(terminal):
+def test_objects_removed_from_the_manifest_are_pruned(terminal):
     allow = "--prune-whitelist" if terminal.minor < 26 else "--prune-allowlist"
     both = config_map("", "name: a, labels: {set: s}") + "---\n" + config_map("", "name: b, labels: {set: s}")
     terminal.write("two.yaml", both)
@@ -330,7 +330,7 @@ def test_what_left_the_manifest_is_pruned(terminal):
     """)
 
 
-def test_a_forced_replace_begins_anew(terminal):
+def test_replace_force_recreates_the_object(terminal):
     terminal.write("a.yaml", config_map('x: "1"'))
     terminal("""
         $ kubectl apply --server-side --field-manager=one -f a.yaml
@@ -342,7 +342,7 @@ def test_a_forced_replace_begins_anew(terminal):
     assert {operation for _, operation, _ in owners(terminal, "configmap a")} == {"Update"}
 
 
-def test_a_mistake_is_named(terminal):
+def test_apply_errors_name_the_field(terminal):
     terminal.write("a.yaml", config_map('x: "1"').replace("\ndata:", "\ndate:"))
     terminal.write("web.yaml", WEB.replace("replicas: 1", "replicas: many"))
     shown = terminal.run("kubectl apply --server-side --validate=false -f a.yaml")
@@ -359,7 +359,7 @@ def test_a_mistake_is_named(terminal):
     """)
 
 
-def test_status_can_be_applied_by_hand(terminal):
+def test_status_can_be_applied_with_kubectl(terminal):
     if terminal.minor < 24:
         pytest.skip("this kubectl knows no --subresource")
     terminal.write("web.yaml", WEB)

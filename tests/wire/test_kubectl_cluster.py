@@ -74,7 +74,7 @@ def test_api_resources_shows_short_names_scope_and_kind(terminal):
     """)
 
 
-def test_api_resources_knows_what_can_be_done_with_each(terminal):
+def test_api_resources_shows_the_verbs_of_each_resource(terminal):
     wide = terminal.output("kubectl api-resources --api-group='' -o wide --no-headers")
     verbs = {line.split()[0]: line for line in wide.splitlines()}
     separator = " " if terminal.minor < 25 else ","
@@ -85,7 +85,7 @@ def test_api_resources_knows_what_can_be_done_with_each(terminal):
 
 
 @pytest.mark.xfail(reason="impersonation is not there yet", strict=True)
-def test_an_admin_may_do_everything_and_others_nothing(terminal):
+def test_can_i_is_yes_for_the_admin_and_no_for_others(terminal):
     terminal("""
         $ kubectl auth can-i create deployments
         yes
@@ -105,7 +105,7 @@ def test_an_admin_may_do_everything_and_others_nothing(terminal):
 
 
 @pytest.mark.xfail(reason="impersonation and RBAC are not there yet", strict=True)
-def test_a_role_and_its_binding_open_what_they_name(terminal):
+def test_a_role_and_its_binding_grant_what_they_name(terminal):
     terminal("""
         $ kubectl create role reader --verb=get,list --resource=configmaps
         role.rbac.authorization.k8s.io/reader created
@@ -236,7 +236,7 @@ def test_raw_bodies_are_created_and_deleted(terminal):
     assert deleted["details"] == {"name": "raw", "kind": "configmaps", "uid": created["metadata"]["uid"]}
 
 
-def test_a_proxy_passes_requests_on(terminal):
+def test_kubectl_proxy_forwards_requests(terminal):
     with subprocess.Popen(
         ["kubectl", "proxy", "--port=0"], env=terminal.environment, stdout=subprocess.PIPE, text=True
     ) as proxy:
@@ -251,7 +251,7 @@ def test_a_proxy_passes_requests_on(terminal):
             proxy.terminate()
 
 
-def test_there_are_no_metrics_of_nodes_and_pods(terminal):
+def test_top_reports_that_the_metrics_api_is_not_available(terminal):
     terminal("""
         $ kubectl top pods
         error: Metrics API not available

@@ -183,7 +183,7 @@ def test_a_namespace_that_does_not_exist(terminal):
     """)
 
 
-def test_what_may_not_change(terminal):
+def test_immutable_fields(terminal):
     terminal("""
         $ kubectl create deployment web --image=nginx
         deployment.apps/web created

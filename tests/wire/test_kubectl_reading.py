@@ -77,7 +77,7 @@ def test_tables_show_what_the_server_prints(three):
     """)
 
 
-def test_selectors_choose(three):
+def test_label_and_field_selectors_filter_lists(three):
     three("""
         $ kubectl get cm -l app=a -o name
         configmap/one
@@ -160,7 +160,7 @@ def test_output_formats(three):
     assert [item["kind"] for item in listed["items"]] == ["ConfigMap"] * 3
 
 
-def test_what_is_not_there(terminal):
+def test_get_of_missing_objects_reports_not_found(terminal):
     terminal("""
         $ kubectl get cm nope
         Error from server (NotFound): configmaps "nope" not found
@@ -212,7 +212,7 @@ def test_a_watch_prints_changes_as_they_come(terminal):
             watching.terminate()
 
 
-def test_a_watch_can_say_what_happened(terminal):
+def test_output_watch_events_shows_event_types(terminal):
     with subprocess.Popen(
         ["kubectl", "get", "cm", "-w", "--output-watch-events", "--no-headers"],
         env=terminal.environment,

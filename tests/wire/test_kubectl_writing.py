@@ -38,12 +38,12 @@ def test_labels_and_annotations(terminal):
     """)
 
 
-def test_a_label_that_is_not_one(terminal):
+def test_an_invalid_label_is_refused(terminal):
     shown = terminal.output("kubectl create configmap a") + terminal.run("kubectl label configmap a 'app=no spaces'")
     assert "a valid label must be an empty string or consist of alphanumeric characters" in shown
 
 
-def test_patches_of_three_types(terminal):
+def test_json_merge_and_strategic_merge_patches(terminal):
     terminal("""
         $ kubectl create deployment web --image=nginx
         deployment.apps/web created
@@ -84,7 +84,7 @@ def test_a_replace_with_an_old_version_is_refused(terminal):
     """)
 
 
-def test_a_replace_without_a_version_wins(terminal):
+def test_a_replace_without_a_resource_version_is_unconditional(terminal):
     terminal.write(
         "a.yaml",
         """
@@ -127,7 +127,7 @@ def test_an_edit_is_a_patch(terminal):
     """)
 
 
-def test_apply_creates_changes_and_leaves_alone(terminal):
+def test_apply_creates_configures_or_leaves_unchanged(terminal):
     manifest = """
         apiVersion: apps/v1
         kind: Deployment
@@ -165,7 +165,7 @@ def test_apply_creates_changes_and_leaves_alone(terminal):
     """)
 
 
-def test_apply_says_what_it_would_do(terminal):
+def test_apply_dry_run_reports_what_it_would_do(terminal):
     terminal.write(
         "a.yaml",
         """
@@ -199,7 +199,7 @@ def test_apply_says_what_it_would_do(terminal):
     """)
 
 
-def test_apply_prunes_what_left_the_manifest(terminal):
+def test_apply_prunes_objects_removed_from_the_manifest(terminal):
     terminal.write(
         "two.yaml",
         """
@@ -266,7 +266,7 @@ def test_deleting(terminal):
     """)
 
 
-def test_a_finalizer_holds_an_object_back(terminal):
+def test_a_finalizer_delays_deletion(terminal):
     # Some kubectls log that their watch ended when they give up waiting.
     terminal.write(
         "held.yaml",
@@ -352,7 +352,7 @@ def test_waiting_for_a_condition(terminal):
     """)
 
 
-def test_waiting_for_what_is_not_there(terminal):
+def test_waiting_for_a_missing_object(terminal):
     terminal("""
         $ kubectl wait --for=condition=ready pod/nope --timeout=1s
         Error from server (NotFound): pods "nope" not found
@@ -360,7 +360,7 @@ def test_waiting_for_what_is_not_there(terminal):
     """)
 
 
-def test_a_namespace_being_deleted_takes_nothing_new(terminal):
+def test_nothing_is_created_in_a_terminating_namespace(terminal):
     terminal("""
         $ kubectl create namespace <ns>-gone
         namespace/<ns>-gone created
@@ -384,7 +384,7 @@ def test_a_namespace_being_deleted_takes_nothing_new(terminal):
     """)
 
 
-def test_two_appliers_own_what_they_applied(terminal):
+def test_two_field_managers_own_the_fields_they_applied(terminal):
     terminal.write("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '1', c: '1'}\n")
     terminal.write("b.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {b: '2'}\n")
     terminal.write("clash.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '9', b: '2'}\n")
@@ -409,7 +409,7 @@ def test_two_appliers_own_what_they_applied(terminal):
     """)
 
 
-def test_apply_moves_from_the_client_to_the_server(terminal):
+def test_client_side_apply_migrates_to_server_side_apply(terminal):
     if terminal.minor < 26:
         pytest.skip("this kubectl does not take over what it applied before")
     terminal.write("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: '1', b: '2'}\n")

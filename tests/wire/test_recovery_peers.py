@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peers
 
 
 @pytest.mark.timeout(400)
-def test_every_client_has_an_outcome_in_every_scenario_and_ours_is_ok(request, tmp_path):
+def test_every_client_has_an_outcome_in_every_scenario_and_kapi_passes(request, tmp_path):
     present = [client for client in CLIENTS if not client.why_missing]
     cells = asyncio.run(measure(present, list(SCENARIOS), tmp_path))
     outcomes = {(cell.client, cell.scenario): cell.outcome for cell in cells}
@@ -64,5 +64,5 @@ def run_of(scenario="S2", *, view=None, deleted=(), at=(0, 1, 5), waited=1.0, en
         pytest.param(run_of("S11", at=range(0, 80, 5)), "12 requests a minute", id="does-not-back-off"),
     ],
 )
-def test_a_run_is_judged_by_what_the_server_has_and_was_asked(run, outcome):
+def test_a_run_is_evaluated_by_server_state_and_requests(run, outcome):
     assert judge(run) == outcome

@@ -26,12 +26,12 @@ def shell(tmp_path):
         "$ echo to-stderr >&2\n",
     ],
 )
-def test_a_difference_is_noticed(shell, transcript):
+def test_a_difference_is_reported(shell, transcript):
     with pytest.raises(AssertionError, match="--- expected"):
         shell(transcript)
 
 
-def test_what_varies_has_a_name(shell):
+def test_values_that_vary_have_placeholders(shell):
     shell("""
         $ echo 'NAME   AGE'; echo 'a      17s'; echo '3m5s   b'
         NAME  AGE
@@ -56,7 +56,7 @@ def test_what_varies_has_a_name(shell):
     """)
 
 
-def test_older_kubectls_may_say_it_in_their_words(tmp_path):
+def test_older_kubectl_versions_may_print_other_text(tmp_path):
     old = Terminal(tmp_path, {"PATH": "/usr/bin:/bin"}, minor=20, namespace="team-a")
     old("""
         $ echo 'pod "p" deleted'
@@ -69,7 +69,7 @@ def test_a_transcript_starts_with_a_command():
         list(steps("words\n$ echo"))
 
 
-def test_nothing_agrees_only_with_nothing():
+def test_empty_output_matches_only_empty_output():
     assert agrees("", "")
     assert agrees("...", "anything\nat all")
     assert not agrees("", normalised("x"))

@@ -120,7 +120,7 @@ def test_s4_a_reset_connection_is_resumed(streams):
 
 
 @either
-def test_s5_a_stall_is_noticed_within_a_minute_without_listing_again(streams):
+def test_s5_a_stalled_watch_is_restarted_within_a_minute_without_a_relist(streams):
     def check(client, took):
         assert took <= 60
         assert ("delete", "a") in client.heard
@@ -131,7 +131,7 @@ def test_s5_a_stall_is_noticed_within_a_minute_without_listing_again(streams):
 
 
 @either
-def test_s6_errors_are_waited_out(streams):
+def test_s6_errors_are_retried_with_backoff(streams):
     def check(client, took):
         requests, refused = client.server.requests, client.server.refused
         assert len(refused) == 3
@@ -161,7 +161,7 @@ def test_s8_a_large_object_arrives_whole(streams):
 
 
 @either
-def test_s9_a_server_that_asks_to_wait_is_waited_for(streams):
+def test_s9_retry_after_is_honoured(streams):
     def check(client, took):
         first, second = client.server.asked("list", "stream")[:2]
         assert second.at - first.at >= 3
@@ -170,7 +170,7 @@ def test_s9_a_server_that_asks_to_wait_is_waited_for(streams):
 
 
 @either
-def test_s11_a_broken_server_is_left_alone_and_found_again_when_it_works(streams):
+def test_s11_a_failing_server_is_retried_with_backoff_until_it_works(streams):
     async def main():
         scenario, server = SCENARIOS["S11"], ScriptedServer(streams=streams)
         scenario.prepare(server)
@@ -189,7 +189,7 @@ def test_s11_a_broken_server_is_left_alone_and_found_again_when_it_works(streams
     virtual_time.run(main())
 
 
-def test_a_token_that_was_renewed_is_used(tmp_path):
+def test_a_renewed_token_is_used(tmp_path):
     async def main():
         authority, pair = _certificate(tmp_path, "one")
         server = ScriptedServer(tls=server_context(pair))
@@ -213,7 +213,7 @@ def test_a_token_that_was_renewed_is_used(tmp_path):
     virtual_time.run(main())
 
 
-def test_an_authority_that_was_replaced_is_trusted_once_its_file_says_so(tmp_path):
+def test_a_replaced_certificate_authority_is_trusted_once_its_file_changes(tmp_path):
     async def main():
         authority, pair = _certificate(tmp_path, "one")
         trusted = tmp_path / "trusted.crt"
@@ -240,7 +240,7 @@ def test_an_authority_that_was_replaced_is_trusted_once_its_file_says_so(tmp_pat
     virtual_time.run(main())
 
 
-def test_discovery_that_fails_is_asked_again_until_it_works():
+def test_failed_discovery_is_retried():
     async def main():
         server = ScriptedServer()
         two(server)

@@ -65,7 +65,7 @@ class Believer:
 
 
 @pytest.mark.slow
-def test_the_end_is_exact_whatever_happened_to_the_server(tmp_path, caplog):
+def test_the_informer_store_is_exact_after_any_server_failure(tmp_path, caplog):
     async def main(server, config):
         pace = Pace(delays=Delays(first=0.05, longest=0.5))
         async with RESTClient(config) as rest, SharedInformerFactory(rest, pace=pace) as factory:
