@@ -66,7 +66,7 @@ class SlowStorage(MemoryStorage):
 
 
 class Answer:
-    """What came back: status, headers in order, and the body, raw and as JSON."""
+    """A response: status, headers in order, and the body, raw and as JSON."""
 
     def __init__(self, status, headers, raw):
         self.status = status
@@ -161,7 +161,7 @@ class Watch:
         return events
 
     async def is_quiet(self, seconds=30):
-        """Whether nothing comes for a while."""
+        """Return True if no event arrives for a while."""
         try:
             await self.next(within=seconds)
         except TimeoutError:
@@ -197,18 +197,18 @@ class Api:
         )
         self.pipeline = Pipeline(self.services, router(self.services))
         self.transport = InProcessTransport(self.pipeline)
-        self._keeper = None
+        self._definition_controller = None
 
     async def start(self):
         await self.catalog.load()
-        self._keeper = asyncio.ensure_future(DefinitionController(self.catalog).run())
+        self._definition_controller = asyncio.ensure_future(DefinitionController(self.catalog).run())
         await ensure_objects(self.transport, 6443, self.service_cidrs)
 
     async def stop(self):
         await self.transport.close()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._definition_controller is not None:
+            self._definition_controller.cancel()
+            await asyncio.gather(self._definition_controller, return_exceptions=True)
         self.catalog.hub.close()
 
     @property
@@ -257,7 +257,7 @@ class Api:
         return answer.json
 
     async def as_peer(self, method, path, *, peer=None, headers=None, body=b""):
-        """One request of somebody else, by default of nobody in particular."""
+        """Send one request as another peer, by default as an anonymous user."""
         target, _, query = path.partition("?")
         request = Request(method, target, query, headers or {}, body, peer or Peer("192.0.2.1"))
         response = await self.pipeline(request)

@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-# How long an example takes says nothing about whether it is right, and much about what else the machine does.
+# The duration of an example depends on what else the machine does, so there is no deadline.
 # CI tests a change with the same examples each time; the search for new ones is for developers' machines.
 settings.register_profile("kapi", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

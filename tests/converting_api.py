@@ -27,22 +27,22 @@ class ConvertingApi(Api):
         self.webhook = webhook
         self.outbound = Outbound()
         self._seconds = seconds
-        self._keeper = None
+        self._definition_controller = None
         super().__init__(clock=SystemClock(), converter_for=self._converter)
 
     def _converter(self, name, conversion):
         return WebhookConverter(conversion, self.outbound, self.catalog, seconds=self._seconds)
 
     async def stop(self):
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._definition_controller is not None:
+            self._definition_controller.cancel()
+            await asyncio.gather(self._definition_controller, return_exceptions=True)
         await super().stop()
         await self.outbound.close()
 
     def keep(self):
         """Have definitions looked after."""
-        self._keeper = asyncio.ensure_future(DefinitionController(self.catalog).run())
+        self._definition_controller = asyncio.ensure_future(DefinitionController(self.catalog).run())
 
     async def define(self, **options):
         """Have listeners, converted by the webhook."""

@@ -14,7 +14,7 @@ EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits for nobody: a wait that would take time moves the loop's clock instead."""
+    """A selector that never blocks: a wait that would take time moves the loop's clock instead."""
 
     loop = None
 

@@ -1,4 +1,4 @@
-"""A conversion webhook on loopback, for tests: a real HTTPS server that tells the truth, or whatever lie it is given.
+"""A conversion webhook on loopback, for tests: a real HTTPS server that converts correctly, or answers as its script defines.
 
 It converts listeners between v1beta1 (`spec.hostPort: "h:p"`) and v1 (`spec.host`, `spec.port`). A script is a function
 (or coroutine function) of a `Call` that returns a `Reply`; `honest` is one, and `lying` makes others out of it.
@@ -133,7 +133,7 @@ class Webhook:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self):
-        """Be gone: nobody listens and no connection is open."""
+        """Stop the server: its port is closed and no connection is open."""
         self._server.close()
         for task in list(self._tasks):
             task.cancel()

@@ -145,7 +145,7 @@ async def _connected(server: SharedStorage) -> SharedStorage:
 
 
 class StaleLatest(SharedStorage):
-    """Answers `latest` from what this server has been told."""
+    """Answers `latest` from the commits this server has received."""
 
     async def latest(self) -> int:
         return self._revision

@@ -1,6 +1,6 @@
 """What people install: the source distribution builds, and its wheel works in virtual environments with nothing else.
 
-Slow, because it installs real packages by name; everything it builds goes below pytest's temporary directory.
+Slow, because it installs real packages by name; everything it builds is below pytest's temporary directory.
 """
 
 import pathlib

@@ -30,7 +30,7 @@ async def main(kubeconfig: str, identity: str) -> None:
             if request.name != CLOCK:
                 return None
             count += 1
-            # Without a resourceVersion: the server would take this from anybody, so that only the lease keeps order.
+            # Without a resourceVersion: the server accepts this from any process, so only the lease prevents two writers.
             patch = {"data": {"writer": identity, "count": str(count)}}
             await manager.live.patch(ConfigMap, patch, name=LEDGER, namespace="default")
             return Result(requeue_after=PAUSE)

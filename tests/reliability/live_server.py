@@ -27,7 +27,7 @@ class Disconnected(Exception):
 class LiveServer:
     """`kapi up` on a data directory. Can be started again after it has ended; it then keeps its port.
 
-    Unless told otherwise it publishes no certificate, because most loads write ConfigMaps and look at all there are.
+    By default it publishes no certificate, because most loads write ConfigMaps and look at all there are.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LiveServer:
         self._context = None
 
     def start(self):
-        """Start it and wait until it says that it is ready."""
+        """Start it and wait until it is ready."""
         command = [sys.executable, "-m", "kapi.cli.main", "up", "--data-dir", str(self.directory)]
         command += ["--bind", f"127.0.0.1:{self.port}", *self.arguments]
         with self._log.open("ab") as log:
@@ -96,7 +96,7 @@ class LiveServer:
 
     @property
     def context(self):
-        """TLS as a client needs it: it trusts this server's CA and nobody else."""
+        """TLS as a client needs it: it trusts this server's CA only."""
         if self._context is None:
             self._context = ssl.create_default_context(cafile=self.directory / "pki/ca.crt")
         return self._context
@@ -131,7 +131,7 @@ class Line:
 
     @classmethod
     async def open(cls, server, token=None):
-        """Connect as the admin, with another token, or (`""`) as nobody."""
+        """Connect as the admin, with another token, or (`""`) as an anonymous user."""
         try:
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(
@@ -217,7 +217,7 @@ async def metric(line, name):
 
 
 async def until(condition, *, pause=0.02):
-    """Wait until a coroutine function says yes; give up after `PATIENCE`."""
+    """Wait until a coroutine function returns True; fail after `PATIENCE` seconds."""
     async with asyncio.timeout(PATIENCE):
         while not await condition():  # noqa: ASYNC110 (what is waited for is in another process)
             await asyncio.sleep(pause)

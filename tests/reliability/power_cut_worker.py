@@ -1,6 +1,6 @@
 """Writes to a SQLite store with several writers, checkpoints and compactions, then ends without closing it.
 
-Run under strace by `test_power_cut`. Says on standard output what was acknowledged: key and revision. With `normal` as second
+Run under strace by `test_power_cut`. Prints each acknowledged write: key and revision. With `normal` as second
 argument commits are not synced: the planted bug that the test must find.
 """
 

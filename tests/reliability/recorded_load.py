@@ -1,6 +1,6 @@
-"""Clients that write, read and watch as fast as they can, and write down everything they asked and were told.
+"""Clients that write, read and watch as fast as they can, and record every request and response.
 
-What they record is judged by `kapi.testing.history`. All of them work on the ConfigMaps of one namespace; each write has a
+The record is checked by `kapi.testing.history`. All of them work on the ConfigMaps of one namespace; each write has a
 value of its own, so that what is seen later can be traced to the write that made it.
 """
 
@@ -19,7 +19,7 @@ PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 PREFIX = f"/registry/core/configmaps/{NAMESPACE}/"
 WATCH = f"{PATH}?watch=true&allowWatchBookmarks=true"
 END = "the-end"
-"""The key of the last write of a run; whoever watches leaves when it comes."""
+"""The key of the last write of a run; watchers end when they see it."""
 
 
 async def prepare(server):
@@ -55,8 +55,8 @@ class Recorder:
         operation.returned = time.perf_counter()
         return reply
 
-    def _settle(self, operation, reply, success):
-        """What an answer to a write means; the object if it succeeded."""
+    def _record_outcome(self, operation, reply, success):
+        """Record the outcome of a write; return the object if it succeeded."""
         if reply.status == success:
             operation.outcome = "ok"
             self.acknowledged += 1
@@ -78,7 +78,9 @@ class Recorder:
             body["metadata"]["resourceVersion"] = str(expected)
         operation = Operation("put", key, time.perf_counter(), expected=expected, value=value)
         target = ("PUT", f"{PATH}/{key}") if expected else ("POST", PATH)
-        obj = self._settle(operation, await self._perform(line, operation, *target, body), 200 if expected else 201)
+        obj = self._record_outcome(
+            operation, await self._perform(line, operation, *target, body), 200 if expected else 201
+        )
         if obj is None:
             await self.get(line, key)
             return
@@ -90,7 +92,7 @@ class Recorder:
         operation = Operation("delete", key, time.perf_counter(), expected=expected)
         options = {"preconditions": {"resourceVersion": str(expected)}}
         reply = await self._perform(line, operation, "DELETE", f"{PATH}/{key}", options)
-        if self._settle(operation, reply, 200) is None:
+        if self._record_outcome(operation, reply, 200) is None:
             await self.get(line, key)
         else:
             self.known[key] = 0
@@ -172,7 +174,7 @@ def seen(event):
 
 
 class Watcher:
-    """A client that watches, and after every interruption goes on from the last revision it saw, or relists when told to.
+    """A client that watches, and after every interruption resumes from the last revision it saw, or relists after 410.
 
     It ends with the last write of the run. `cache` is what an informer would hold.
     """

@@ -69,7 +69,7 @@ def test_increments_by_precondition_lose_no_update(tmp_path):
         refused, counters = asyncio.run(_count(server))
     print(f"\n{INCREMENTERS * INCREMENTS} increments acknowledged, {refused} refused, counted {counters}")
     assert sum(counters) == INCREMENTERS * INCREMENTS
-    assert refused > 0, "nobody raced anybody; the test has shown nothing"
+    assert refused > 0, "no two writers raced; the test has shown nothing"
 
 
 async def _mix(server, recorder):

@@ -1,7 +1,7 @@
 """The server is killed under a controller: in the end the controller has made exactly what the server holds.
 
 The controller is the one of `examples/network`, written out by hand; its backend fails now and then. Writers go on through
-the kill as programs do, by trying again. Nothing tells the controller of the restart.
+the kill as programs do, by trying again. The controller is not notified of the restart.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ example = load_example()
 
 
 class Progress:
-    """What happens step by step, for somebody who waits for it to have come far enough."""
+    """A counter of progress with which callers wait for a number of steps."""
 
     def __init__(self):
         self._changed = asyncio.Event()
@@ -156,7 +156,7 @@ async def run(server):
             held = {ObjectKey.of(one): one.spec for one in await client.list(example.Network)}
             assert sorted(key.name for key in held) == sorted(names)
             assert {spec.gateway for spec in held.values()} == {f"10.0.0.{UPDATES // NETWORKS}"}
-            # The one thing that is waited for: nobody touches the networks any more, and the controller must get there.
+            # No client writes the networks any more, so the controller must converge.
             await backend.progress.until(lambda: backend.networks == held)
             stop.set()
             await running

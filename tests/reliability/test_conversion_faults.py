@@ -1,6 +1,6 @@
 """Conversion webhooks that hang, die, come back and stutter: who suffers from it, who does not, and what is left.
 
-Everything is real: the webhook is a process's worth of sockets on loopback. Nothing is judged by how long it takes;
+Everything is real: the webhook is a process's worth of sockets on loopback. No assertion depends on how long something takes;
 what must not wait is awaited while what hangs is known to hang.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from api_client import APPLY, CM, cm, serving
 from converting_api import PATIENCE, wired
-from kapi.registry.custom import definitioncontroller as keeper
+from kapi.registry.custom import definitioncontroller
 from virtual_time import run
 from webhook_server import (
     DEFINITIONS,
@@ -213,7 +213,7 @@ async def test_an_unavailable_webhook_is_reported_and_used_once_it_is_back(api, 
 
 
 async def reason_of(watch, wanted):
-    """Follow a definition until it says why it is not gone yet; the message. None when it is gone."""
+    """Watch a definition until a condition explains why it still exists; return its message, or None once it is deleted."""
     while (event := await watch.next(within=PATIENCE)) is not None:
         if event["type"] == "DELETED":
             return None
@@ -225,8 +225,8 @@ async def reason_of(watch, wanted):
 
 @wired
 async def test_instances_of_a_deleted_definition_are_deleted_once_its_webhook_is_back(api, webhook, monkeypatch):
-    monkeypatch.setattr(keeper, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(keeper, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(definitioncontroller, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(definitioncontroller, "LONGEST_PAUSE", 0.01)
     api.keep()
     await api.listeners("a", "b")
     await api.store_in("v1beta1")
@@ -364,11 +364,9 @@ def hangs_up(call):
 
 @pytest.mark.parametrize("script", [honest, echoing_nothing, hangs_up])
 @wired
-async def test_contents_of_objects_and_ca_bundles_are_not_logged(
-    api, webhook, caplog, capfd, monkeypatch, script
-):
+async def test_contents_of_objects_and_ca_bundles_are_not_logged(api, webhook, caplog, capfd, monkeypatch, script):
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(keeper, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(definitioncontroller, "FIRST_PAUSE", 0.01)
     api.keep()
     await api.listeners("a", "b", host=SECRET)
     await api.store_in("v1beta1")

@@ -1,4 +1,4 @@
-"""Many who need the same conversion, and conversions that overlap with writes: nobody asks twice, nobody is in the way."""
+"""Concurrent requests that need the same conversion share one review, and conversions do not block writes."""
 
 import asyncio
 

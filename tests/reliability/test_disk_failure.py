@@ -1,4 +1,4 @@
-"""The disk fails under load: the server stops acknowledging, says that it is not ready, and ends; nothing acknowledged is lost.
+"""The disk fails under load: the server stops acknowledging, reports that it is not ready, and exits; no acknowledged write is lost.
 
 What a failed write has left on the disk is unknown, so nothing is retried: an answer after that would be a guess.
 """

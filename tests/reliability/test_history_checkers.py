@@ -1,4 +1,4 @@
-"""The judges of the reliability tests are judged here: against brute force, and against histories that are known to be bad."""
+"""Tests of the history checkers of the reliability tests: against brute force, and against histories known to be invalid."""
 
 import random
 from math import inf
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def by_brute_force(operations, state=None, current=0):
-    """Whether some order of the operations respects real time and the rules of a store that counts its revisions."""
+    """Return True if some order of the operations respects real time and the rules of a store that counts its revisions."""
     if not operations:
         return True
     earliest_end = min(operation.returned for operation in operations)
@@ -46,7 +46,7 @@ def step(state, current, operation):
     if operation.action == "get":
         return (state, current) if at == operation.revision and (not at or value == operation.value) else None
     if operation.action == "list":
-        # A list says of itself which state it shows: all writes up to its revision, none after.
+        # A list carries the revision it shows: all writes up to it, none after.
         shown = {key: revision for key, (revision, _) in state.items() if revision}
         return (state, operation.revision) if (shown == operation.listing and current <= operation.revision) else None
     if not holds or operation.revision <= current:
@@ -123,7 +123,7 @@ def test_the_linearizability_check_agrees_with_brute_force(operations):
 
 
 def test_generated_histories_are_linearizable_and_not():
-    """The control of the comparison: a generator that made only good histories would prove nothing."""
+    """A control: a generator of linearizable histories only would prove nothing."""
     verdicts = {True: 0, False: 0}
 
     @settings(max_examples=300, database=None, derandomize=True)
@@ -176,7 +176,7 @@ BAD = {
     "a stale read": ("order", [put("a", 0, 1, 1), put("a", 2, 3, 2, expected=1), get("a", 4, 5, 1)]),
     "reads that go back": ("order", [put("a", 0, 1, 1), put("a", 2, 9, 2, expected=1), get("a", 3, 4, 2), get("a", 5, 6, 1)]),
     "a read of the future": ("order", [get("a", 0, 1, 1), put("a", 2, 3, 1)]),
-    "a read of something nobody wrote": ("phantom", [put("a", 0, 1, 1), get("a", 2, 3, 7)]),
+    "a read of a value that was never written": ("phantom", [put("a", 0, 1, 1), get("a", 2, 3, 7)]),
     "a read of another's value": ("value", [put("a", 0, 1, 1), Operation("get", "a", 2, 3, revision=1, value="x")]),
     "a lost update": ("precondition", [put("a", 0, 1, 1), put("a", 2, 3, 2, expected=1), put("a", 4, 5, 3, expected=1)]),
     "a creation of what is there": ("precondition", [put("a", 0, 1, 1), put("a", 2, 3, 2)]),

@@ -1,7 +1,7 @@
 """A server killed again and again under load: nothing acknowledged is lost, no watcher misses or repeats an event.
 
 Fifty writers create, replace (by compare and swap) and delete a few hundred objects over TLS; watchers follow and go on from
-their last resourceVersion after each kill. What they were told is then compared with the log of the store: the whole history
+their last resourceVersion after each kill. What they received is then compared with the log of the store: the whole history
 must be linearizable, each watch exact. The same run against a planted bug, a store that acknowledges before it
 commits, must be found out.
 

@@ -46,7 +46,7 @@ class Ledger:
         return write
 
     async def until(self, writer, writes=1):
-        """Read on until somebody has made so many writes from now."""
+        """Read until so many further writes were made by any process."""
         while writes:
             writes -= (await self.next()).writer == writer
 

@@ -1,4 +1,4 @@
-"""Nobody sees anything but the public paths, on any route, with any method.
+"""Anonymous users can read the public paths only, on any route, with any method.
 
 CVE-2019-11248: a debugging page was served to everybody.
 """

@@ -29,7 +29,7 @@ def cases(table):
 
 
 class Recorder:
-    """A plugin that notes what it is shown; refuses when told to; may spoil the old object."""
+    """An admission plugin that records its attributes; on request it refuses, or mutates the old object."""
 
     def __init__(self):
         self.calls = []
@@ -272,7 +272,7 @@ def comparable(answer):
 def test_cve_2021_25735_validating_admission_is_shown_the_stored_object(case):
     stored, calls, _ = run(change(case, spoiling=False))
     (call,) = calls
-    # Whoever asks about a Scale is shown the Scale of what is stored.
+    # Admission of a Scale is shown the Scale of the stored object.
     assert call[3] == (scale_of(stored) if case[1].endswith("/scale") else stored)
 
 

@@ -71,7 +71,9 @@ def ask(server, method, path, body, content_type, headers=()):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("content_type", "body"), BOMBS.values(), ids=BOMBS)
-def test_cve_2019_11253_and_11254_and_2021_3121_a_bomb_is_a_bad_request_and_the_server_continues(server, content_type, body):
+def test_cve_2019_11253_and_11254_and_2021_3121_a_bomb_is_a_bad_request_and_the_server_continues(
+    server, content_type, body
+):
     for method, path in (("POST", CM), ("PUT", f"{CM}/x")):
         reply, names = ask(server, method, path, body, content_type)
         assert reply.status == 400, reply
@@ -184,7 +186,7 @@ async def _get(server, path):
 
 @pytest.mark.slow
 def test_cve_2019_1002100_ten_thousand_operations_are_allowed(server):
-    """The control: the limit is where the reference has it, not lower."""
+    """A control: the limit is kube-apiserver's, not lower."""
     ask(server, "POST", CM, {"metadata": {"name": "patched"}, "data": {"a": "b"}}, JSON)
     patch = json.dumps([{"op": "test", "path": "/data/a", "value": "b"}] * 10_000).encode()
     reply, _ = ask(server, "PATCH", f"{CM}/patched", patch, JSON_PATCH)

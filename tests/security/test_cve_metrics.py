@@ -1,4 +1,4 @@
-"""What a client sends never becomes a metric's label, so nobody can fill the server's memory with series.
+"""What a client sends never becomes a metric's label, so clients cannot fill the server's memory with series.
 
 CVE-2020-8552: random requests made series without end.
 """

@@ -49,7 +49,7 @@ async def serving(seen, limits=LIMITS):
 
 
 async def send(server, data):
-    """All the server says to `data`, until it closes the connection."""
+    """Everything the server sends in response to `data`, until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(data)
@@ -92,7 +92,7 @@ REFUSED = {
     "a line feed alone after a chunk size": (400, CHUNKED + b"1\na\r\n0\r\n\r\n"),
     "a carriage return alone after a chunk size": (400, CHUNKED + b"1\ra\r\n0\r\n\r\n"),
     "a line feed alone after a chunk": (400, CHUNKED + b"1\r\na\n0\r\n\r\n"),
-    "a chunk longer than it says": (400, CHUNKED + b"1\r\nab\r\n0\r\n\r\n"),
+    "a chunk longer than declared": (400, CHUNKED + b"1\r\nab\r\n0\r\n\r\n"),
     "a line feed in a chunk extension": (400, CHUNKED + b"1;a\nb\r\na\r\n0\r\n\r\n"),
     "a line feed alone after the last chunk": (400, CHUNKED + b"0\r\n\n"),
     "a length in the trailer": (400, CHUNKED + b"0\r\nContent-Length: 40\r\n\r\n"),
@@ -165,9 +165,9 @@ def test_ambiguous_request_is_refused_and_nothing_after_it_is_read(status, attac
             assert head.startswith(b"HTTP/1.1 %d " % status)
             assert b"\r\nConnection: close" in head
             assert answer.count(b"HTTP/1.1 ") == 1
-            told = msgspec.json.decode(body)
-            assert (told["kind"], told["status"], told["code"]) == ("Status", "Failure", status)
-            assert told["message"]
+            decoded = msgspec.json.decode(body)
+            assert (decoded["kind"], decoded["status"], decoded["code"]) == ("Status", "Failure", status)
+            assert decoded["message"]
             assert seen == []
 
     on_both_loops(main)

@@ -32,7 +32,7 @@ QUERIES = {
     "a lone surrogate": (400, "labelSelector=%ed%a0%80"),
     "a selector that is none": (400, "labelSelector=((("),
     "a selector of a very long key": (400, f"labelSelector={LONG[:30_000]}"),
-    "a field nobody selects by": (400, "fieldSelector=spec.nothing%3D1"),
+    "a field that is not selectable": (400, "fieldSelector=spec.nothing%3D1"),
     "a token that is none": (400, "continue=%00%01"),
     "a token of something else": (400, "continue=e30"),
     "a token that nests": (400, "continue=" + "W1tb" * 5000),
@@ -142,7 +142,7 @@ async def test_oversized_names_in_a_path_are_not_found(api):
 
 @served
 async def test_a_watch_from_a_future_revision_is_not_sent_past_events(api):
-    """Whoever asks for what comes after a revision must never be sent what came before it."""
+    """A watch from a revision must never be sent events of earlier revisions."""
     future = api.revision + 5
     watch = await api.watch(CM, resourceVersion=str(future))
     for number in range(8):
@@ -153,7 +153,7 @@ async def test_a_watch_from_a_future_revision_is_not_sent_past_events(api):
 
 @pytest.mark.slow
 def test_long_queries_of_anonymous_clients_are_not_cached(tmp_path):
-    """Nobody in particular asks with many different long queries; what the server keeps of them is bounded."""
+    """Anonymous requests with many different long queries leave bounded memory."""
 
     async def main(server):
         line = await Line.open(server, token="")

@@ -26,7 +26,7 @@ class NoStorage(Exception):
 
 
 def close_storage(api):
-    """From now on, whoever reads or writes the store is found out."""
+    """Record every read and write of the store from now on."""
 
     def refuse(*_args, **_kwargs):
         raise NoStorage

@@ -43,7 +43,7 @@ SCALARS = {
 
 
 def made_up(rng, node, depth=0):
-    """A value of the type a schema says."""
+    """A value of the type a schema specifies."""
     if rng.random() < 0.05:
         return None
     if node.ref:

@@ -37,7 +37,7 @@ MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources
 def certificate_request():
     """A request for a client certificate, in PEM and base64."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
     return base64.b64encode(request.public_bytes(Encoding.PEM)).decode()
 

@@ -44,7 +44,7 @@ def defined(kubectl: Path, kubeconfig: Path, file: str, published: str) -> Itera
 
 @contextmanager
 def meanwhile(terminal: Terminal, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs beside the block; it must end by itself, and well, before or soon after the block's end."""
+    """Run a command during the block; it must exit by itself with status 0, before or soon after the block's end."""
     process = subprocess.Popen(
         command, cwd=terminal.directory, env=dict(terminal.environment), stdout=subprocess.PIPE, text=True
     )

@@ -22,7 +22,7 @@ KAPI = Path(sys.executable).parent / "kapi"
 
 @dataclass
 class Server:
-    """`kapi up` on a directory; started again it has the same data and, unless told otherwise, the same port."""
+    """`kapi up` on a directory; started again it has the same data and, by default, the same port."""
 
     directory: Path
     options: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Server:
         ready = READY.match(line)
         if ready is None:
             self.kill()
-            raise AssertionError(f"no ready line but {line!r}; the log says:\n{self.log}")
+            raise AssertionError(f"no ready line but {line!r}; its log:\n{self.log}")
         assert Path(ready[2]) == self.kubeconfig
         self.port = int(ready[1])
 

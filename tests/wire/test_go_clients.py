@@ -46,7 +46,7 @@ def run(program: str, server: Server, namespace: str = "default") -> list[str]:
 
 
 class Informer:
-    """A running informer that does as it is told."""
+    """A running informer that takes commands on standard input."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -120,7 +120,7 @@ def test_an_informer_relists_when_its_version_is_too_old(server):
             assert other("create 10 15") == "created 5"
             assert other("touch 0 3") == "touched 3"
             assert other("delete 3 10") == "deleted 7"
-            # Compaction looks at wall time between its rounds; there is no way to tell it from outside.
+            # Compaction looks at wall time between its rounds; it cannot be triggered from outside.
             time.sleep(4)
             assert other("verify") == f"equal {before + 8}"
         server.stop()
@@ -128,7 +128,7 @@ def test_an_informer_relists_when_its_version_is_too_old(server):
         server.start()
         assert follow("verify") == f"equal {before + 8}"
         seen = follow("seen").split()
-        # A relist tells of every object that it finds again, changed or not.
+        # A relist delivers an update of every object, changed or not.
         assert seen[:6] == ["adds", str(before + 15), "updates", str(before + 3), "deletes", "7"]
         assert int(seen[7]) >= 1, "the server never said that the version was too old"
 

@@ -51,7 +51,7 @@ def test_commands_of_the_tutorial_print_what_it_shows(terminal):
             (terminal.directory / name).write_text(text)
             continue
         for step in steps(text):
-            # A page shows no exit statuses; what failed says so itself.
+            # A page shows no exit statuses; failures show in the output.
             got = re.sub(r"\n\[1\]$", "", terminal.run(step.command))
             assert agrees(normalised(step.shown), got), f"$ {step.command}\n{got}"
 
@@ -172,7 +172,7 @@ def test_client_side_apply_migrates_to_server_side_apply(terminal):
     managers = owners(terminal, "configmap a")
     assert ("kubectl", "Apply", "") in managers
     if terminal.minor >= 26:
-        # Newer clients hand over what they owned, so that what was left out goes.
+        # Newer clients hand over what they owned, so that fields left out are removed.
         assert managers == {("kubectl", "Apply", ""), ("kubectl-last-applied", "Apply", "")}
         assert json.loads(terminal.output("kubectl get configmap a -o jsonpath={.data}")) == {"x": "3"}
     # And back again: the annotation was kept up to date.
@@ -307,7 +307,7 @@ def test_a_rollback_restores_the_template(terminal):
         $ kubectl get deployment web -o jsonpath='{.spec.template.spec.containers[0].image}'
         nginx:1
     """)
-    # The rollback was an update by somebody else, so the manifest and it disagree now.
+    # The rollback was an update by another field manager, so it conflicts with the manifest.
     assert 'containers[name="web"].image' in terminal.run("kubectl apply --server-side -f web.yaml")
 
 

@@ -211,7 +211,7 @@ CLUSTER = """
       admissionReviewVersions: [v1]
       sideEffects: None
       clientConfig: {url: "https://127.0.0.1:1/"}
-      namespaceSelector: {matchLabels: {nobody: has-this}}
+      namespaceSelector: {matchLabels: {no-namespace: has-this}}
       rules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]
     ---
     apiVersion: storage.k8s.io/v1

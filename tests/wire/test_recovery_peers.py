@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 from recovery.clients import CLIENTS
-from recovery.judgement import OK, STORM, Run, judge
+from recovery.evaluation import OK, STORM, Run, evaluate
 from recovery.program import Witness
 from recovery.run import SCENARIOS, measure
 from recovery.table import PRINTED, render
@@ -47,7 +47,7 @@ def run_of(scenario="S2", *, view=None, deleted=(), at=(0, 1, 5), waited=1.0, en
     ("run", "outcome"),
     [
         pytest.param(run_of(deleted="a"), OK, id="all-is-known"),
-        pytest.param(run_of(), "deletion of a not told", id="deletion-not-told"),
+        pytest.param(run_of(), "deletion of a not reported", id="deletion-not-reported"),
         pytest.param(run_of(view={"a": "101", "b": "102"}), "keeps what was deleted", id="stale"),
         pytest.param(run_of(view={}), "misses b", id="missing"),
         pytest.param(run_of(view={"b": "101"}), "has an old version", id="old"),
@@ -65,4 +65,4 @@ def run_of(scenario="S2", *, view=None, deleted=(), at=(0, 1, 5), waited=1.0, en
     ],
 )
 def test_a_run_is_evaluated_by_server_state_and_requests(run, outcome):
-    assert judge(run) == outcome
+    assert evaluate(run) == outcome

@@ -34,7 +34,7 @@ _NAMED = (
     (re.compile(r"(?m)[ \t]+$"), ""),
 )
 
-# (a minor version that says it the new way, the new way, the old way)
+# (the minor version that introduced the new text, the new text, the old text)
 OLDER = (
     (32, re.compile(r"error: failed to create \S+: (.* already exists)"), r"Error from server (AlreadyExists): \1"),
     (32, re.compile(r"error: failed to create \S+: (.* is forbidden: )"), r"Error from server (Forbidden): \1"),
@@ -80,7 +80,7 @@ def normalised(text: str) -> str:
 
 
 def agrees(expected: str, got: str) -> bool:
-    """Whether the terminal showed what the transcript says."""
+    """Return True if the output of the terminal matches the transcript."""
     pattern = "".join(
         r"(?:[^\n]*\n)*?" if line.strip() == "..." else re.escape(line) + "\n" for line in expected.splitlines()
     )

@@ -1,8 +1,8 @@
-"""What goes wrong, one story each: eleven ways in which a watch ends, stalls, expires or is refused.
+"""Failure scenarios: eleven ways in which a watch ends, stalls, expires or is refused.
 
 A story begins with `a` and `b` on the server, does something to it or to a watch, and is over when it returns; a client has
 recovered when it then comes to know exactly what the server has. `python scenarios.py S5` serves one in real time, for clients
-in other processes: it prints its address, and what it was asked when it is told to end.
+in other processes: it prints its address, and on SIGTERM the requests it received.
 """
 
 import asyncio

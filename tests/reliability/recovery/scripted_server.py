@@ -1,6 +1,6 @@
-"""An API server for one kind of object that goes wrong in the ways real ones do, on loopback, over plain HTTP/1.1.
+"""An API server for one kind of object that fails in the ways real ones do, on loopback, over plain HTTP/1.1.
 
-It serves ConfigMaps of one namespace: discovery, paged lists, watches with bookmarks, and streamed lists if it is told to. A
+It serves ConfigMaps of one namespace: discovery, paged lists, watches with bookmarks, and streamed lists if enabled. A
 scenario (see `scenarios`) changes objects and breaks things; the server notes what it is asked and when. It knows nothing of
 who asks: other clients than ours can be run against it.
 """
@@ -118,7 +118,7 @@ class Watch:
 
 
 class ScriptedServer:
-    """The server. `streams` says whether it knows how to stream a list; otherwise it says that it does not."""
+    """The server. `streams` enables streamed lists; without it they are refused as older servers refuse them."""
 
     def __init__(self, *, streams=True, tls=None):
         self.streams = streams

@@ -1,4 +1,4 @@
-"""An informer on a server that goes wrong: it always comes to know exactly what the server has, and never hammers it.
+"""An informer on a failing server: its store always converges to the state of the server, with bounded retries.
 
 Everything is real but time: sockets on loopback, and a loop whose clock moves when nothing is left to do.
 """

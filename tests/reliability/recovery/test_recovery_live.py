@@ -21,7 +21,7 @@ PATIENCE = 60
 
 
 async def write(objects, number, stop):
-    """Create, change and delete objects at random until told to stop; failures are the server's, and are survived."""
+    """Create, change and delete objects at random until stopped; failed requests are retried."""
     random = Random(number)
     while not stop.is_set():
         name = f"w{number}-{random.randrange(8)}"
@@ -37,7 +37,7 @@ async def write(objects, number, stop):
 
 
 class Believer:
-    """Knows what it has been told, and nothing else."""
+    """Event handlers that keep the objects they were notified of, and nothing else."""
 
     def __init__(self):
         self.known = {}

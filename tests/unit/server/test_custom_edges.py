@@ -13,6 +13,7 @@ from custom_kinds import (
     defined,
     definition,
     gone,
+    idle,
     record,
     redefined,
     version,

@@ -15,6 +15,7 @@ from custom_kinds import (
     defined,
     definition,
     gone,
+    idle,
     redefined,
     version,
     widget,

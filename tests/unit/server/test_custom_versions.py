@@ -13,6 +13,7 @@ from custom_kinds import (
     background_work,
     defined,
     definition,
+    idle,
     record,
     redefined,
     version,

@@ -8,7 +8,7 @@ from cloudcoil.models.kubernetes.core.v1 import ConfigMap
 import report
 
 
-def tell(kind: str, obj: ConfigMap) -> None:
+def report_event(kind: str, obj: ConfigMap) -> None:
     report.heard(kind, obj.metadata.name, obj.metadata.resource_version)
 
 
@@ -16,9 +16,9 @@ async def main() -> None:
     config = Config(cache=True)
     async with config:
         informer = config.cache.get_informer(ConfigMap, sync=False)
-        informer.on_add(lambda obj: tell("ADDED", obj))
-        informer.on_update(lambda _, obj: tell("MODIFIED", obj))
-        informer.on_delete(lambda obj: tell("DELETED", obj))
+        informer.on_add(lambda obj: report_event("ADDED", obj))
+        informer.on_update(lambda _, obj: report_event("MODIFIED", obj))
+        informer.on_delete(lambda obj: report_event("DELETED", obj))
         report.show(lambda: {obj.metadata.name: obj.metadata.resource_version for obj in informer.list()})
         await asyncio.Event().wait()
 

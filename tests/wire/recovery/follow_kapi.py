@@ -8,7 +8,7 @@ from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.informer import Handlers
 
 
-def tell(kind: str, obj: ConfigMap) -> None:
+def report_event(kind: str, obj: ConfigMap) -> None:
     report.heard(kind, obj.metadata.name, obj.metadata.resource_version)
 
 
@@ -17,9 +17,9 @@ async def main() -> None:
         informer = factory.informer(ConfigMap, namespace="default")
         informer.add_handler(
             Handlers(
-                on_add=lambda obj: tell("ADDED", obj),
-                on_update=lambda _, obj: tell("MODIFIED", obj),
-                on_delete=lambda obj: tell("DELETED", obj),
+                on_add=lambda obj: report_event("ADDED", obj),
+                on_update=lambda _, obj: report_event("MODIFIED", obj),
+                on_delete=lambda obj: report_event("DELETED", obj),
             )
         )
         report.show(lambda: {obj.key.name: obj.resource_version for obj in informer.lister.cached.list()})

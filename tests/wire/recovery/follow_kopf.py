@@ -18,7 +18,7 @@ def show(versions: kopf.Index[str, str], **_: Any) -> None:
 
 
 @kopf.on.event("configmaps")
-def tell(event: kopf.RawEvent, name: str, meta: kopf.Meta, **_: Any) -> None:
+def report_event(event: kopf.RawEvent, name: str, meta: kopf.Meta, **_: Any) -> None:
     report.heard(event["type"] or "ADDED", name, meta["resourceVersion"])
 
 

@@ -9,14 +9,14 @@ from kubernetes.informer import ADDED, DELETED, MODIFIED, SharedInformer
 import report
 
 
-def tell(kind: str, obj: client.V1ConfigMap) -> None:
+def report_event(kind: str, obj: client.V1ConfigMap) -> None:
     report.heard(kind, obj.metadata.name, obj.metadata.resource_version)
 
 
 config.load_kube_config()
 informer = SharedInformer(client.CoreV1Api().list_namespaced_config_map, namespace="default")
 for kind in (ADDED, MODIFIED, DELETED):
-    informer.add_event_handler(kind, partial(tell, kind))
+    informer.add_event_handler(kind, partial(report_event, kind))
 informer.start()
 report.show(lambda: {obj.metadata.name: obj.metadata.resource_version for obj in informer.cache.list()})
 threading.Event().wait()

@@ -1,7 +1,7 @@
 """Runs every client through every scenario, each pair with a server and a process of its own, and prints the table.
 
 `python tests/wire/recovery/run.py [-c kopf ...] [S5 ...]` runs some of them. Time is real; a few pairs run at once, and the
-two long scenarios, in which nearly nothing happens for more than a minute, run beside them.
+two long scenarios, in which nearly nothing happens for more than a minute, run at the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if __name__ == "__main__":
 sys.path.append(str(Path(__file__).parents[2] / "reliability/recovery"))
 
 from recovery.clients import CLIENTS, Client
-from recovery.judgement import SETTLING_SECONDS, STORM, Run, is_equal, judge, storm
+from recovery.evaluation import BACKOFF_SECONDS, STORM, Run, evaluate, is_equal, storm
 from recovery.program import Witness, running
 from recovery.table import render
 from scenarios import SCENARIOS
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 AT_ONCE = 10
 STARTING_AT_ONCE = 4
 START_SECONDS = 45.0
-PATIENCE = {"S5": 80.0, "S7": 40.0, "S11": SETTLING_SECONDS + 60}
+PATIENCE = {"S5": 80.0, "S7": 40.0, "S11": BACKOFF_SECONDS + 60}
 USUAL_PATIENCE = 20.0
 LONG = {"S5", "S11"}
 STAYS_SECONDS = 1.0
 
 
 class Cell(NamedTuple):
-    """A pair that was run: what it comes to, and how many requests were made, so that none at all can be noticed."""
+    """The outcome of one client in one scenario, with the number of requests, so that a run without any is noticed."""
 
     client: str
     scenario: str
@@ -71,13 +71,13 @@ class Pairs:
                 await _until(lambda: bool(server.requests) or witness.has_ended, START_SECONDS)
             story = asyncio.create_task(scenario.happen(server))
             waited = await _patience(name, server, witness, story)
-            outcome = judge(Run(name, server, witness, present, witness.has_ended, story.done(), waited))
+            outcome = evaluate(Run(name, server, witness, present, witness.has_ended, story.done(), waited))
             story.cancel()
         return Cell(client.name, name, outcome, len(server.requests))
 
 
 async def _patience(name: str, server: ScriptedServer, witness: Witness, story: asyncio.Task[None]) -> float:
-    """Wait for the story to be over and the client to know its end; the seconds that the latter took."""
+    """Wait for the scenario to end and the client to converge; return the seconds the latter took."""
 
     def is_lost() -> bool:
         return witness.has_ended or storm(server.requests)[0] >= STORM
@@ -87,7 +87,7 @@ async def _patience(name: str, server: ScriptedServer, witness: Witness, story: 
     if story.done():
         await story
         waited = await _until(lambda: is_lost() or is_equal(server, witness), patience)
-        # An end that follows at once belongs to the story as well.
+        # A client that exits right afterwards has failed the scenario as well.
         await _until(is_lost, STAYS_SECONDS)
     return waited
 
@@ -108,9 +108,9 @@ async def measure(clients: list[Client], names: list[str], folder: Path) -> list
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How clients recover, as a table.")
+    parser = argparse.ArgumentParser(description="Print a table of how clients recover from failures.")
     parser.add_argument("-c", "--client", action="append", choices=[client.name for client in CLIENTS])
-    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep here what the clients log")
+    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep the logs of the clients in this directory")
     parser.add_argument("scenarios", nargs="*", default=[], metavar="S1")
     asked = parser.parse_args()
     chosen = [client for client in CLIENTS if not asked.client or client.name in asked.client]

@@ -90,7 +90,7 @@ func (g *gardener) clear(ctx context.Context, garden *Garden) error {
 	return client.IgnoreNotFound(retryLater(g.Update(ctx, garden)))
 }
 
-// retryLater is no error when somebody else was quicker: the cache hears of it and the Garden comes round again.
+// retryLater ignores conflicts: the cache receives the newer object and the Garden is reconciled again.
 func retryLater(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// past says what was done.
+// past reports the command that was executed.
 var past = map[string]string{"create": "created", "touch": "touched", "delete": "deleted"}
 
 // follower is a shared informer on the ConfigMaps of a namespace, and what it has seen.

@@ -58,7 +58,7 @@ func runLeader(ctx context.Context, config *rest.Config, namespace string) error
 		return err
 	}
 	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != "two" || lease.Spec.RenewTime.IsZero() {
-		return fmt.Errorf("the lease says %v", lease.Spec)
+		return fmt.Errorf("unexpected lease spec %v", lease.Spec)
 	}
 	say("transitions %d", *lease.Spec.LeaseTransitions)
 	return nil

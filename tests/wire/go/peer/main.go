@@ -1,7 +1,7 @@
 // Command peer is a set of ordinary Go programs of the Kubernetes world, each in its own file, that a test runs against a
 // server: what client-go and controller-runtime do, unchanged. Each prints one line per fact and fails loudly.
 //
-//	peer informer    a shared informer that is told on standard input what to do next
+//	peer informer    a shared informer that takes commands on standard input
 //	peer protobuf    a typed client that sends protobuf
 //	peer leader      two candidates for one Lease
 //	peer manager     a controller-runtime manager with a reconciler

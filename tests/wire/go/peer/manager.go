@@ -19,7 +19,7 @@ import (
 
 const copies = 5
 
-// mirror keeps a Secret beside each ConfigMap that asks for one, owned by it: a reconciler as people write them.
+// mirror maintains a Secret for each ConfigMap that asks for one, owned by it: a typical reconciler.
 type mirror struct {
 	client.Client
 }

@@ -48,7 +48,7 @@ func (c *watchCounter) RoundTrip(request *http.Request) (*http.Response, error) 
 	return c.next.RoundTrip(request)
 }
 
-// operation is a definition installed, an operator on it running, and a client beside it that reads past every cache.
+// operation is a definition installed, an operator on it running, and a client that reads past every cache.
 type operation struct {
 	install envtest.CRDInstallOptions
 	config  *rest.Config
@@ -59,7 +59,7 @@ type operation struct {
 }
 
 // runOperator installs the definition of $DEFINITION as test environments do, runs the gardener on it and follows fifty
-// Gardens through their lives, a change of their schema among it, until the definition goes with all of them.
+// Gardens through their lives, a change of their schema among it, until the definition is deleted with all of them.
 func runOperator(ctx context.Context, config *rest.Config, namespace string) error {
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := context.WithTimeout(ctx, patience)
@@ -222,7 +222,7 @@ func (o *operation) resize(ctx context.Context, beds int32) error {
 	return nil
 }
 
-// clear deletes some Gardens; each goes once the gardener let it go, and leaves nothing behind.
+// clear deletes some Gardens; each is deleted once the gardener removed its finalizer, and leaves nothing behind.
 func (o *operation) clear(ctx context.Context) error {
 	for i := range 10 {
 		garden := &Garden{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("garden-%d", i), Namespace: string(o.space)}}

@@ -199,7 +199,7 @@ func refuseDuplicate(ctx context.Context, client *kubernetes.Clientset, namespac
 	return nil
 }
 
-// evictPod sends DeleteOptions as protobuf and waits for nothing: a pod on no node goes at once.
+// evictPod sends DeleteOptions as protobuf and waits for nothing: an unscheduled pod is deleted at once.
 func evictPod(ctx context.Context, client *kubernetes.Clientset, namespace string) error {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "patched=yes"})
 	if err != nil {

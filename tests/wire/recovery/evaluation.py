@@ -1,7 +1,7 @@
-"""What is made of a run: ok, or what went wrong in a few words.
+"""The evaluation of a run: ok, or what went wrong in a few words.
 
-The truth is what the scripted server holds at the end. A client is ok when its view comes to equal that, each deletion
-was told, it still runs, and it left the server in peace meanwhile.
+The state of the scripted server at the end is the truth. A client passes when its view converges to it, each deletion
+was reported, it still runs, and it did not flood the server with requests meanwhile.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 OK = "ok"
 STORM = 300
-"""Requests in a row, without a pause of a second between any two, after which nothing more needs to be seen."""
+"""Requests in a row, without a pause of a second between any two, after which the run is given up."""
 STALL_SECONDS = 60.0
-SETTLING_SECONDS = 20.0
+BACKOFF_SECONDS = 20.0
 MOST_A_MINUTE = 10
 RETRY_AFTER = 3
 
 
 class Run(NamedTuple):
-    """How it went. `waited` counts from the end of the story to recovery, or to the end of patience."""
+    """The record of a run. `waited` counts from the end of the scenario to recovery, or to the time-out."""
 
     scenario: str
     server: ScriptedServer
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 def is_equal(server: ScriptedServer, witness: Witness) -> bool:
-    """Whether the view is what the server has, to the version."""
+    """Return True if the view equals the objects of the server and their versions."""
     return witness.view == {name: obj["metadata"]["resourceVersion"] for name, obj in server.objects.items()}
 
 
@@ -48,8 +48,8 @@ def storm(requests: list[Request]) -> tuple[int, float]:
     return best
 
 
-def judge(run: Run) -> str:
-    """One cell of the table."""
+def evaluate(run: Run) -> str:
+    """Return one cell of the table."""
     count, seconds = storm(run.server.requests)
     if count >= STORM:
         return f"{count} requests in {max(seconds, 0.1):.1f} s"
@@ -61,8 +61,8 @@ def judge(run: Run) -> str:
         return f"no watch within {run.waited:.0f} s"
     if not is_equal(run.server, run.witness):
         return _of_a_difference(run)
-    if unheard := run.was_present - set(run.server.objects) - run.witness.deleted:
-        return f"deletion of {min(unheard)} not told"
+    if unreported := run.was_present - set(run.server.objects) - run.witness.deleted:
+        return f"deletion of {min(unreported)} not reported"
     if run.scenario == "S5" and run.waited > STALL_SECONDS:
         return f"after {run.waited:.0f} s"
     if run.scenario == "S9":
@@ -71,7 +71,7 @@ def judge(run: Run) -> str:
 
 
 def _of_a_broken_server(requests: list[Request]) -> str:
-    began = requests[0].at + SETTLING_SECONDS
+    began = requests[0].at + BACKOFF_SECONDS
     count = sum(began <= request.at < began + 60 for request in requests)
     return OK if count <= MOST_A_MINUTE else f"{count} requests a minute"
 
