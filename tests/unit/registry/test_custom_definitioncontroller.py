@@ -1,4 +1,4 @@
-"""The keeper of definitions: what it finishes, what it tries again, and that it misses nothing."""
+"""Tests of the controller of CustomResourceDefinitions: names, deletion of instances, retries, and shutdown."""
 
 import asyncio
 import itertools
@@ -27,20 +27,20 @@ from virtual_time import run
 HELD = {"finalizers": ["example.com/hold"]}
 
 
-def kept(test):
-    """Run `test(api, keeper)` on a server whose keeper the test starts itself."""
+def controlled(test):
+    """Run `test(api, controller)` on a server whose definition controller the test starts itself."""
 
     def runner():
         async def main():
             api = Api()
             await api.catalog.load()
             await api.made("/api/v1/namespaces", {"metadata": {"name": "default"}})
-            keeper = _Kept(DefinitionController(api.catalog))
+            controller = _Runner(DefinitionController(api.catalog))
             try:
                 async with asyncio.timeout(3600):
-                    await test(api, keeper)
+                    await test(api, controller)
             finally:
-                await keeper.stop()
+                await controller.stop()
                 await api.transport.close()
                 api.catalog.hub.close()
 
@@ -50,13 +50,13 @@ def kept(test):
     return runner
 
 
-class _Kept:
-    def __init__(self, keeper):
-        self._keeper = keeper
+class _Runner:
+    def __init__(self, controller):
+        self._controller = controller
         self._task = None
 
     def start(self):
-        self._task = asyncio.ensure_future(self._keeper.run())
+        self._task = asyncio.ensure_future(self._controller.run())
 
     async def stop(self):
         if self._task is not None:
@@ -68,26 +68,26 @@ async def terminating(api):
     return conditions((await api.get(WIDGET_CRD)).json).get("Terminating")
 
 
-@kept
-async def test_what_was_begun_before_it_started_is_finished(api, keeper):
+@controlled
+async def test_a_deletion_begun_before_the_start_is_finished(api, controller):
     await defined(api, definition(), definition("Widget", plural="widgetz"))
     await api.made(WIDGETS, widget())
     await api.delete(WIDGET_CRD)
     await background_work()
     assert await terminating(api) == ("True", "InstanceDeletionPending")
     assert (await api.get(WIDGETS)).names == ["w"]
-    keeper.start()
+    controller.start()
     await gone(api, f"widgets.{GROUP}")
     await background_work()
     assert conditions((await api.get(f"{CRDS}/widgetz.{GROUP}")).json)["Established"][0] == "True"
 
 
-@kept
-async def test_a_change_while_it_is_at_work_is_not_missed(api, keeper):
-    keeper.start()
+@controlled
+async def test_a_change_during_a_sync_is_not_missed(api, controller):
+    controller.start()
     await defined(api, definition())
     for number in range(20):
-        # Named at once, and gone at once: the second event comes while the first is looked after.
+        # Created and deleted at once: the second event arrives while the first is synced.
         name = f"widgetz{number}"
         await defined(api, definition("Widget", plural=name))
         assert (await api.delete(f"{CRDS}/{name}.{GROUP}")).status == 200
@@ -95,9 +95,9 @@ async def test_a_change_while_it_is_at_work_is_not_missed(api, keeper):
     assert (await api.get(CRDS)).names == [f"widgets.{GROUP}"]
 
 
-@kept
-async def test_of_many_that_wait_for_a_name_the_next_gets_it(api, keeper):
-    keeper.start()
+@controlled
+async def test_a_released_name_is_accepted_for_one_waiting_definition(api, controller):
+    controller.start()
     plurals = [f"widget{letter}" for letter in "abcde"]
     for plural in plurals:
         await defined(api, definition("Widget", plural=plural))
@@ -113,9 +113,9 @@ async def test_of_many_that_wait_for_a_name_the_next_gets_it(api, keeper):
         left.remove(winner)
 
 
-@kept
-async def test_it_waits_for_the_last_instance_however_long_that_takes(api, keeper):
-    keeper.start()
+@controlled
+async def test_the_finalizer_stays_until_the_last_instance_is_deleted(api, controller):
+    controller.start()
     await defined(api, definition())
     for name in "ab":
         await api.made(WIDGETS, widget(name, metadata=HELD))
@@ -128,9 +128,9 @@ async def test_it_waits_for_the_last_instance_however_long_that_takes(api, keepe
     await gone(api, f"widgets.{GROUP}")
 
 
-@kept
-async def test_what_fails_is_told_and_tried_again(api, keeper):
-    keeper.start()
+@controlled
+async def test_a_failed_deletion_is_reported_in_a_condition_and_retried_with_backoff(api, controller):
+    controller.start()
     await defined(api, definition())
     await api.made(WIDGETS, widget())
     store = api.catalog.find(GROUP, "v1", "widgets").stored
@@ -139,27 +139,27 @@ async def test_what_fails_is_told_and_tried_again(api, keeper):
     async def failing(*arguments):
         attempts.append(api.clock.monotonic())
         if len(attempts) < 4:
-            raise InternalError.of("the webhook is away")
+            raise InternalError.of("the webhook is unavailable")
         return await real(*arguments)
 
     store.remove = failing
     await api.delete(WIDGET_CRD)
 
-    async def is_told():
+    async def is_reported():
         return await terminating(api) == ("True", "InstanceDeletionFailed")
 
-    await until(is_told)
+    await until(is_reported)
     message = next(one for one in (await api.get(WIDGET_CRD))["status"]["conditions"] if one["type"] == "Terminating")
-    assert message["message"] == "could not issue all deletes: Internal error occurred: the webhook is away"
+    assert message["message"] == "could not issue all deletes: Internal error occurred: the webhook is unavailable"
     await gone(api, f"widgets.{GROUP}")
     pauses = [after - before for before, after in itertools.pairwise(attempts)]
     assert pauses == sorted(pauses)
     assert pauses[0] == pytest.approx(FIRST_PAUSE)
 
 
-@kept
-async def test_a_busy_store_only_delays_it(api, keeper):
-    keeper.start()
+@controlled
+async def test_a_busy_store_is_retried(api, controller):
+    controller.start()
     await defined(api, definition())
     real, attempts = api.storage.put, []
 
@@ -175,24 +175,24 @@ async def test_a_busy_store_only_delays_it(api, keeper):
     assert len(attempts) > 3
 
 
-@kept
-async def test_stopping_it_stops_all_it_does(api, keeper):
-    keeper.start()
+@controlled
+async def test_shutdown_cancels_all_tasks(api, controller):
+    controller.start()
     await defined(api, definition())
     await api.made(WIDGETS, widget(metadata=HELD))
     await api.delete(WIDGET_CRD)
     await background_work()
     tasks = asyncio.all_tasks()
-    await keeper.stop()
+    await controller.stop()
     assert len(asyncio.all_tasks()) < len(tasks)
     await api.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
     await background_work()
     assert (await api.get(WIDGET_CRD)).status == 200
 
 
-@kept
-async def test_a_definition_released_by_hand_is_let_go(api, keeper):
-    keeper.start()
+@controlled
+async def test_a_definition_whose_finalizer_was_removed_by_hand_is_deleted(api, controller):
+    controller.start()
     await defined(api, definition())
     await api.made(WIDGETS, widget(metadata=HELD))
     await api.delete(WIDGET_CRD)

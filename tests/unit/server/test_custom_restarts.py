@@ -108,8 +108,8 @@ def test_a_definition_marked_just_before_a_restart_is_emptied_after_it(storages)
     async def before(api):
         await defined(api, definition())
         await api.made(WIDGETS, widget())
-        api._keeper.cancel()
-        await asyncio.gather(api._keeper, return_exceptions=True)
+        api._definition_controller.cancel()
+        await asyncio.gather(api._definition_controller, return_exceptions=True)
         await api.delete(WIDGET_CRD)
         assert (await api.get(f"{WIDGETS}/w")).status == 200
 
