@@ -13,7 +13,6 @@ from custom_kinds import (
     defined,
     definition,
     gone,
-    idle,
     record,
     redefined,
     version,

@@ -15,7 +15,6 @@ from custom_kinds import (
     defined,
     definition,
     gone,
-    idle,
     redefined,
     version,
     widget,

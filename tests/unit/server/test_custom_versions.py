@@ -13,7 +13,6 @@ from custom_kinds import (
     background_work,
     defined,
     definition,
-    idle,
     record,
     redefined,
     version,
