@@ -38,8 +38,8 @@ def resources() -> str:
 
 def limits() -> str:
     """The table of limits, with the words that stand below each."""
-    source = (ROOT / "src/kapi/codec/limits.py").read_text()
-    from kapi.codec import limits as values
+    source = (ROOT / "src/kapi/api/limits.py").read_text()
+    from kapi.api import limits as values
 
     lines = [
         "# Limits",

@@ -1,5 +1,5 @@
-"""Bytes in, plain objects out, and back: JSON, YAML, protobuf request bodies, and which of them to speak.
+"""Encodings: JSON, YAML, protobuf request bodies, and content negotiation.
 
-Read `limits` first: every bound on input is there. Then `json` (the hot path), `yaml`, `protobuf` and `negotiate`.
+Read `json` first (the hot path), then `yaml`, `protobuf` and `negotiate`. Every limit on input is in `api/limits.py`.
 Nothing here knows a kind, a schema or a store.
 """

@@ -20,9 +20,9 @@ import msgspec
 
 from kapi.api.go.text import quote
 from kapi.api.go.types import unmarshal_error
+from kapi.api.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTERS, STRICT_PROBLEMS
 from kapi.codec import syntax
 from kapi.codec.errors import DecodeError
-from kapi.codec.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTERS, STRICT_PROBLEMS
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1

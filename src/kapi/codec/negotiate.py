@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
 from kapi.api.errors import NotAcceptable, UnsupportedMediaType
+from kapi.api.limits import ACCEPT_CLAUSES, NEGOTIATION_CACHE, NEGOTIATION_LENGTH
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from kapi.codec.limits import ACCEPT_CLAUSES, NEGOTIATION_CACHE, NEGOTIATION_LENGTH
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"

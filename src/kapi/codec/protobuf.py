@@ -19,9 +19,9 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.go.durations import format_duration
+from kapi.api.limits import PROTOBUF_DEPTH, PROTOBUF_FIELDS
 from kapi.codec import json
 from kapi.codec.errors import DecodeError, UnknownMessage
-from kapi.codec.limits import PROTOBUF_DEPTH, PROTOBUF_FIELDS
 from kapi.codec.protobuf_table import BYTES, FIXED32, FIXED64, VARINT, Field, Form, Message, message, message_of_kind
 
 if TYPE_CHECKING:

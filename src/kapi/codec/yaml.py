@@ -20,9 +20,9 @@ import yaml as pyyaml
 from yaml import events
 
 from kapi.api.go.text import quote
+from kapi.api.limits import BODY_BYTES, STRICT_PROBLEMS, YAML_ALIASED_NODES, YAML_BYTES, YAML_DEPTH, YAML_NODES
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
-from kapi.codec.limits import BODY_BYTES, STRICT_PROBLEMS, YAML_ALIASED_NODES, YAML_BYTES, YAML_DEPTH, YAML_NODES
 from kapi.codec.scalars import Scalar, format_float, needs_quotes, resolve
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NewType, cast
 
 from kapi.api.errors import Conflict, NotFound, RequestEntityTooLarge
+from kapi.api.limits import OBJECT_BYTES
 from kapi.api.meta import GroupKind, GroupResource
 from kapi.cache.watchcache import Item, Selection
 from kapi.cache.watcher import Watcher
-from kapi.codec.limits import OBJECT_BYTES
 from kapi.registry.encoding import HubObject, decode, draft, encode, head_of, owners_of
 from kapi.registry.updatescope import StatusScope, UpdateScope
 from kapi.storage.interface import Delete, Put

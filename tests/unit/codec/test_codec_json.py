@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kapi.api.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES
 from kapi.codec import json, syntax
 from kapi.codec.errors import DecodeError
-from kapi.codec.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES
 
 CORPUS = stdlib.loads((Path(__file__).parent / "text_corpus.json").read_bytes())["json"]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

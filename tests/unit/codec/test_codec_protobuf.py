@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kapi.api.limits import PROTOBUF_DEPTH, PROTOBUF_FIELDS
 from kapi.codec import protobuf
 from kapi.codec.errors import DecodeError, UnknownMessage
-from kapi.codec.limits import PROTOBUF_DEPTH, PROTOBUF_FIELDS
 from kapi.codec.protobuf_table import Form, _table, message, message_of_kind
 
 CORPUS = stdlib.loads((Path(__file__).parent / "protobuf_corpus.json").read_bytes())["protobuf"]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kapi.api.limits import YAML_ALIASED_NODES, YAML_BYTES, YAML_DEPTH, YAML_NODES
 from kapi.codec import json, yaml
 from kapi.codec.errors import DecodeError
-from kapi.codec.limits import YAML_ALIASED_NODES, YAML_BYTES, YAML_DEPTH, YAML_NODES
 from kapi.codec.scalars import format_float, needs_quotes, resolve
 
 CORPUS = stdlib.loads((Path(__file__).parent / "text_corpus.json").read_bytes())

@@ -15,12 +15,11 @@ import msgspec
 
 from kapi.api.errors import RequestEntityTooLarge
 from kapi.api.go.types import json_type, unmarshal_error
+from kapi.api.limits import PATCH_COPY_BYTES, PATCH_OPERATIONS
 from kapi.api.patch.mergepatch import PatchApplyError, PatchDecodeError
 
 __all__ = ["Operation", "PatchApplyError", "PatchDecodeError", "apply", "decode_operations"]
 
-_MAX_OPERATIONS = 10_000
-_MAX_COPIED_BYTES = 3 * 1024 * 1024
 _MISSING: Final = object()
 _is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 _encode = msgspec.json.Encoder().encode
@@ -55,8 +54,8 @@ def decode_operations(patch: Any, *, typed: bool = True) -> list[Operation]:
         raise PatchDecodeError(_mismatch(patch, what, typed=typed))
     for operation in patch:
         _check_operation(operation, typed=typed)
-    if len(patch) > _MAX_OPERATIONS:
-        limit = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(patch)}"
+    if len(patch) > PATCH_OPERATIONS:
+        limit = f"The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS}, got {len(patch)}"
         raise RequestEntityTooLarge(limit)
     return [_decode_operation(operation or {}) for operation in patch]
 
@@ -189,10 +188,10 @@ class _Run:
         if value is not None:
             encoded = _encode(value)
             self._copied_bytes += len(encoded)
-            if self._copied_bytes > _MAX_COPIED_BYTES:
+            if self._copied_bytes > PATCH_COPY_BYTES:
                 raise PatchApplyError(
                     f"Unable to complete the copy, the accumulated size increase of copy is {self._copied_bytes}, "
-                    f"exceeding the limit {_MAX_COPIED_BYTES}"
+                    f"exceeding the limit {PATCH_COPY_BYTES}"
                 )
             value = _decode(encoded)
         self._insert(operation.path, value)

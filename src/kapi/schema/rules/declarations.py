@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from kapi.api.limits import BODY_BYTES
 from kapi.schema.cel.cost.estimates import Estimate
 from kapi.schema.cel.syntax.identifiers import escape
 from kapi.schema.cel.types import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from kapi.schema.cel.cost.calls import Sizes
 
-REQUEST_BYTES: Final = 3 * 1024 * 1024
+REQUEST_BYTES: Final = BODY_BYTES
 """The largest request that estimates assume. Part of the contract: accepted rules depend on it."""
 
 SELF: Final = "selfType"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.errors import BadRequest, Conflict
 from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
+from kapi.api.limits import YAML_OFF_LOOP_BYTES
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
-from kapi.codec.limits import YAML_OFF_LOOP_BYTES
 from kapi.registry import write as writepath
 from kapi.registry.encoding import copy_of
 from kapi.registry.fieldmanagers import with_conversions

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kapi.api.errors import BadRequest, Invalid, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.fielderror import invalid
 from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
+from kapi.api.limits import BODY_BYTES, PROTOBUF_OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind, GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
-from kapi.codec.limits import BODY_BYTES, PROTOBUF_OFF_LOOP_BYTES
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.schema.builtin.typed import TypeMismatch
 from kapi.schema.customschema import CustomSchema

@@ -11,8 +11,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
+from kapi.api.limits import MIB
 from kapi.server.transport import wire
-from kapi.server.transport.limits import MIB, Limits
+from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Peer, Request, StreamResponse
 
 if TYPE_CHECKING:

@@ -1,15 +1,16 @@
-"""What one connection may cost: sizes, counts and times, all in one table.
+"""The limits of a connection: sizes, counts and times, in one table.
 
-The transport checks these before anything is parsed or kept, so that no peer, known or not, can hold more of the
-server than this. Limits on what a request means (depth, patch operations) are the codec's.
+The transport checks these before anything is parsed or stored, so that no client, authenticated or not, can hold more
+of the server than this. The limits on what a request contains (depth, patch operations) are in `api/limits.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kapi.api.limits import BODY_BYTES
+
 KIB = 1024
-MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Limits:
     """Request line and headers together; more is answered 431."""
     headers: int = 1000
     """Header lines; more is answered 431. Repeated headers count each time."""
-    body: int = 3 * MIB
+    body: int = BODY_BYTES
     """A longer body is not kept: the request is marked `oversized` and the connection ends with its answer."""
     chunk_overhead: int = 16 * KIB
     """Bytes of chunk extensions and trailers in one request, beyond 16 for each chunk."""

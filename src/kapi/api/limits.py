@@ -1,7 +1,9 @@
 """The one table of limits on what a client may send, checked before or while parsing and never after.
 
-Each number says what it protects. Sizes are bytes. Where kube-apiserver has the same limit the value is the same,
-because clients have learnt it; the others exist because this server is written in Python.
+It is in this package because patches, the lowest layer that checks a limit, are. What a connection may cost (headers,
+time-outs, their number) is in `server/transport/limits.py`. Each number says what it protects. Sizes are bytes. Where
+kube-apiserver has the same limit the value is the same, because clients have learnt it; the others exist because this
+server is written in Python.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ OBJECT_BYTES: Final = 3 * MIB // 2
 
 JSON_DEPTH: Final = 256
 """Nested arrays and objects. kube-apiserver allows 10,000; we stop where a walker that spends three Python frames a
-level still fits under the interpreter's limit of 1,000. No real object comes near: deep CRD schemas reach 60."""
+level still fits under the interpreter's limit of 1,000. Real objects stay far below: deep CRD schemas reach 60."""
 
 JSON_EXPLAINED_BYTES: Final = 64 * 1024
 """Bodies up to this size get the exact wording of a syntax error; the scanner that finds it is not fast."""
@@ -56,7 +58,7 @@ PROTOBUF_OFF_LOOP_BYTES: Final = 64 * 1024
 PATCH_OPERATIONS: Final = 10_000
 """Operations in a JSON patch; kube-apiserver answers 413 beyond."""
 
-PATCH_COPY_BYTES: Final = 3 * MIB
+PATCH_COPY_BYTES: Final = BODY_BYTES
 """What the `copy` operations of one JSON patch may add up to."""
 
 ACCEPT_CLAUSES: Final = 32
