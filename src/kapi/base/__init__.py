@@ -1,1 +1,1 @@
-"""What has nothing to do with Kubernetes: clocks, loops, TLS, logs, fail points."""
+"""Parts that know nothing of Kubernetes: clocks, event loop, TLS, logs, fail points."""

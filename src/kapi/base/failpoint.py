@@ -32,7 +32,7 @@ class FailpointError(Exception):
 
 
 class _Action:
-    """What an armed point does, from its N-th passage on."""
+    """The action of an armed point, from its N-th passage on."""
 
     def __init__(self, act: Callable[[], None], after: int) -> None:
         self._act = act
@@ -54,7 +54,7 @@ def failpoint(name: str) -> None:
 
 
 def is_armed(name: str) -> bool:
-    """Whether a point is armed; for switches such as a planted bug."""
+    """Return True if a point is armed; for switches such as a planted bug."""
     return name in _armed
 
 

@@ -1,8 +1,8 @@
-"""Outbound HTTPS: one POST to somebody's server, with a time limit, a size limit, and their certificate checked.
+"""Outbound HTTPS: one POST to another server, with a time limit, a size limit, and a verified certificate.
 
 For calls a server makes on its own account. Connections are kept per destination and authority. Redirects are not
-followed, since they lead where nobody vouched for; proxies, cookies and compression are not used, and nothing of a body
-is ever logged. What goes wrong is told as Go's client tells it, because that is what people search for.
+followed, since they may lead to a server that was not configured; proxies, cookies and compression are not used, and
+nothing of a body is ever logged. Errors read as those of Go's client, because that is what people search for.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _OTHER_NAME = frozenset({62, 64})
 
 
 class Endpoint(NamedTuple):
-    """Where to call, and what to expect there."""
+    """An address to call, and the certificate to expect there."""
 
     url: str
-    """What is called, and how messages name it."""
+    """The URL to call; messages name it."""
     authority: bytes = b""
     """The PEM of the CAs that may have signed the server's certificate; empty: those this machine trusts."""
     address: tuple[str, int] | None = None
-    """Where to connect, when that is not what the URL says. The server is still asked to be what the URL says."""
+    """The address to connect to, when it is not that of the URL. The certificate must still be for the URL."""
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """A response."""
 
     status: int
     content_type: str
@@ -110,7 +110,7 @@ class Outbound:
             async for part in response.content.iter_chunked(READ_SIZE):
                 size += len(part)
                 if size > limit:
-                    # Leaving now closes the connection: nobody waits for the rest.
+                    # Leaving now closes the connection: the rest is not read.
                     raise OutboundError(f"the answer is larger than {limit} bytes")
                 parts.append(part)
             return Answer(response.status, response.headers.get("Content-Type", ""), b"".join(parts))
@@ -162,7 +162,7 @@ def _trusting(authority: bytes) -> ssl.SSLContext:
 
 
 class _Call:
-    """How far a call has come, and how its failure reads."""
+    """The stage that a call has reached, which decides how its failure reads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -170,7 +170,7 @@ class _Call:
         self.answered = False
 
     def failure(self, error: Exception) -> str:
-        """What went wrong, in words."""
+        """Return the text of a failure."""
         if self.answered:
             reason = "unexpected EOF"
             if isinstance(error, TimeoutError):

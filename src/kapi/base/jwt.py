@@ -1,7 +1,7 @@
-"""Tokens that prove themselves: JSON Web Tokens signed with one P-256 key (ES256) that is kept in a file.
+"""JSON Web Tokens signed with one P-256 key (ES256) that is kept in a file.
 
-Whoever has the token can read what it says; only whoever has the key can make one. The package behind it is heavy and
-most servers never see such a token, so it is imported, and the key is read, when the first one comes.
+A token can be read by every client that has it; only the holder of the key can sign one. The package behind it is heavy
+and most servers never see such a token, so it is imported, and the key is read, with the first one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class SigningKey:
         return jwt.encode(claims, self._key, ALGORITHM, {"kid": self._id})
 
     def verify(self, token: str, issuer: str) -> dict[str, Any] | None:
-        """What a token says that this key signed for an issuer, and that has not run out; None for any other text."""
+        """Return the claims of an unexpired token that this key signed for an issuer; None for any other text."""
         import jwt
 
         if len(token) > MAX_LENGTH:
             return None
         try:
-            # To whom it is addressed is for the caller to judge.
+            # The audience is checked by the caller.
             return jwt.decode(token, self._public, [ALGORITHM], {"verify_aud": False}, issuer=issuer)
         except jwt.PyJWTError:
             return None

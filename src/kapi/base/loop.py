@@ -1,4 +1,4 @@
-"""Which event loop the process runs on.
+"""The event loop of the process.
 
 uvloop where it is installed, because it is faster, above all with TLS; asyncio's own otherwise. Nothing else in the
 project may depend on which one it is.
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the event loop."""
+    """Return the function that creates the event loop."""
     try:
         import uvloop
     except ImportError:

@@ -39,7 +39,7 @@ BACKDATED = dt.timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a client certificate says about its owner.
+    """The subject of a client certificate.
 
     `client_auth` says whether it may be used to authenticate a client: it says so, or does not restrict its use. That
     the certificate is signed by an authority we trust is not checked here; TLS has done that.
@@ -76,7 +76,7 @@ def subject(der: bytes) -> Subject:
 
 
 def local_names() -> tuple[str, ...]:
-    """What this machine calls itself."""
+    """Return the names and addresses by which clients on this machine reach it."""
     return ("localhost", "127.0.0.1", "::1", socket.gethostname())
 
 
@@ -94,7 +94,7 @@ class KeyPair:
     key: Path
 
     def exists(self) -> bool:
-        """Whether there is a certificate; the key is always written first."""
+        """Return True if there is a certificate; the key is always written first."""
         return self.certificate.exists()
 
 
@@ -224,7 +224,7 @@ def server_context(files: KeyPair, *, client_authority: Path | None = None) -> s
 
 
 def client_context(authority: Path | None = None, *, files: KeyPair | None = None) -> ssl.SSLContext:
-    """For a client: trusts `authority` and nobody else (or the system's, without one), and checks names.
+    """Return the context of a client, which checks names and trusts `authority` alone (without one, the system's).
 
     `files` is the certificate to show, if any.
     """

@@ -1,3 +1,3 @@
-"""The version of Kapi, where every room can read it."""
+"""The version of Kapi, where every package can read it."""
 
 VERSION = "0.1.0.dev0"

@@ -1,4 +1,4 @@
-"""What decoding can fail with. Nothing else comes out of this room's decoders, whatever the bytes are.
+"""The errors of decoding. The decoders of this package raise nothing else, whatever the bytes are.
 
     ValueError
     └── DecodeError          the bytes are not a document of that format, or break a limit: 400

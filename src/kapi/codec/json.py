@@ -1,4 +1,4 @@
-"""JSON as the reference server reads it, at C speed.
+"""JSON as kube-apiserver reads it, at C speed.
 
 What differs from a plain parser: integers beyond int64 become floats, floats with no fraction become integers
 (Go prints `1.0` as `1`, and so does every object that comes back from its store), NaN and Infinity are not
@@ -76,7 +76,7 @@ def decode(data: bytes) -> Any:
 
 
 def decode_with_duplicates(data: bytes) -> tuple[Any, list[str]]:
-    """Parse one document and report duplicate fields as the reference words them: `duplicate field "spec.a"`.
+    """Parse one document and report duplicate fields in the words of kube-apiserver: `duplicate field "spec.a"`.
 
     Every key has one colon, and parsing drops a colon with every duplicate, so if writing the result again gives
     as many colons there were none. Only an escaped colon could blur the count; such documents are walked.

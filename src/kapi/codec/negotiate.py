@@ -1,6 +1,6 @@
 """Which format to speak: `Accept` for answers, `Content-Type` for bodies, and when to print for people.
 
-The rules, the order of preference and the texts of 406 and 415 are the reference server's. A header seen
+The rules, the order of preference and the texts of 406 and 415 are kube-apiserver's. A header seen
 before costs one dictionary look-up: clients send few distinct values, and those are remembered, bounded.
 Pure.
 """
@@ -41,7 +41,7 @@ class Accepted(NamedTuple):
 
 
 class Offer:
-    """What an endpoint can answer with: formats in order of preference, and forms as (group, version, kind).
+    """The forms an endpoint offers: formats in order of preference, and forms as (group, version, kind).
 
     `streams` are the formats a watch can be in; an endpoint that can be watched lists them in its 406. Offers
     are compared by identity, so make them once, at import.
@@ -158,7 +158,7 @@ class _Clause(NamedTuple):
     parameters: dict[str, str]
 
     def goes_before(self, other: _Clause) -> bool:
-        """The reference's comparison. It is not a total order, so `_clauses` sorts as the reference does."""
+        """Compare as kube-apiserver does. It is not a total order, so `_clauses` sorts as kube-apiserver does."""
         return (
             self.quality > other.quality
             or (self.type != "*" and other.type == "*")
@@ -228,7 +228,7 @@ def _quality(text: str) -> float:
 
 
 def _match(clause: _Clause, media_type: str, offer: Offer) -> Accepted | None:
-    """What the clause asks for, if this format and the endpoint can give it. Unknown parameters do not matter."""
+    """Return what the clause accepts, if this format and the endpoint offer it. Unknown parameters are ignored."""
     main, _, sub = media_type.partition("/")
     if clause.type not in (main, "*") or clause.subtype not in (sub, "*") or (clause.type == "*" != clause.subtype):
         return None

@@ -1,7 +1,7 @@
 """Protobuf request bodies, decoded into the plain objects that JSON would have given.
 
 Typed Go clients send `application/vnd.kubernetes.protobuf` by default and cannot be talked out of it, so the
-server has to read it; nobody needs it written. A body is four magic bytes and an envelope that names the kind
+server has to read it, and never to write it. A body is four magic bytes and an envelope that names the kind
 and holds the message, whose fields `protobuf_table` knows. What comes out is what Go would print as JSON
 after reading the same bytes, except that nulls are absent.
 
@@ -257,14 +257,14 @@ class _Reader:
         return {number: self.signed(low, high) for number, wire, low, high in self.scan(start, stop) if wire == VARINT}
 
     def only(self, start: int, stop: int) -> tuple[int, int]:
-        """Where the content of field 1 is, in a message that has no other; an empty range when it is missing."""
+        """Return the range of field 1 in a message that has no other; an empty range when it is missing."""
         if start < stop - 1 and self.data[start] == 0x0A and start + 2 + self.data[start + 1] == stop < start + 0x80:
             self.count(1)
             return start + 2, stop
         return self.pieces(start, stop).get(1, (stop, stop))
 
     def pieces(self, start: int, stop: int) -> dict[int, tuple[int, int]]:
-        """Where the strings and messages of a small message are; of repeated ones, the last."""
+        """Return the ranges of the strings and messages of a small message; of repeated ones, the last."""
         return {number: (low, high) for number, wire, low, high in self.scan(start, stop) if wire == BYTES}
 
 

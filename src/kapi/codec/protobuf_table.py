@@ -33,7 +33,7 @@ _META = "meta.k8s.io/v1"
 
 
 class Form(enum.IntEnum):
-    """How a field goes into the object."""
+    """The way a field is put into the object."""
 
     STRING = 0
     """A single string: by far the most common."""

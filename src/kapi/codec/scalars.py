@@ -1,4 +1,4 @@
-"""What a plain YAML scalar means to the reference server, and how a number is spelt in YAML.
+"""Plain YAML scalars as kube-apiserver reads them, and numbers as it writes them in YAML.
 
 The rules are go-yaml's reading of YAML 1.1, which is not PyYAML's: `yes` is true, `012` is ten, `1:30` and
 `2020-01-01` are strings, `1e3` is a number. `yaml` uses them to read and, turned round, to know which strings

@@ -20,5 +20,5 @@ _HEADS: Final = {
 
 
 def frame(event_type: str, encoded: bytes) -> bytes:
-    """One event as it goes over the wire; `encoded` is the object in JSON."""
+    """Return one event as it is sent; `encoded` is the object in JSON."""
     return b"".join((_HEADS[event_type], encoded, b"}\n"))

@@ -1,4 +1,4 @@
-"""YAML as the reference server reads and writes it: YAML 1.1 the go-yaml way, turned into JSON values.
+"""YAML as kube-apiserver reads and writes it: YAML 1.1 the go-yaml way, turned into JSON values.
 
 PyYAML's parser is used only for its events. Values are built here, one event at a time, so depth, size and
 aliases are counted as they come and nothing is ever built that a limit forbids; an alias is copied, never
@@ -132,7 +132,7 @@ class _Open:
 
 
 class _Builder:
-    """Builds one document from parser events, counting nodes, depth and aliases as it goes."""
+    """Builds one document from parser events, counting nodes, depth and aliases."""
 
     def __init__(self, stream: Iterator[Any]) -> None:
         self._stream = stream

@@ -201,7 +201,7 @@ class ControlPlane:
         await controllers.run()
 
     def _converter(self, name: str, conversion: Object) -> Converter:
-        # The HTTP library is a good part of what there is to import, and most servers never call anybody.
+        # Imported here: it is a good part of all imports, and most servers never call a webhook.
         from kapi.base.http import Outbound
         from kapi.server.webhooks.conversion import WebhookConverter
 

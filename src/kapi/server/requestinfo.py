@@ -1,4 +1,4 @@
-"""What a request asks for, read from its method and path: verb, group, version, resource, name.
+"""Request info: verb, group, version, resource and name, from the method and path of a request.
 
 Read once, early; authorisation, routing, metrics and audit all use this and never the path again. Segments are
 split before they are percent-decoded, so `%2f` cannot make a segment and `%2e%2e` is a name, not a parent.
@@ -76,7 +76,7 @@ class RequestInfo:
 
 def parse_query(query: str) -> Mapping[str, str]:
     """The query as a mapping; the first of repeated parameters counts. Shared between requests: read only."""
-    # Clients ask the same short things again and again. Long ones are not remembered: anybody may send them.
+    # Clients ask the same short things again and again. Long ones are not remembered: any client may send them.
     return _remembered(query) if len(query) <= REMEMBERED_LENGTH else _parse_query(query)
 
 

@@ -1,4 +1,4 @@
-"""From what a request asks for to the function that does it.
+"""The router: from the request info to the handler.
 
 Group first, then version, then resource, then sub-resource; each miss has its own answer, which clients tell apart:
 an unknown group is a plain page not found, an unknown resource in a known group a Status, a wrong method on a known
@@ -128,7 +128,7 @@ def _check_scope(context: Context, resource: Resource, *, named: bool) -> None:
 
 
 def is_custom(versions: Mapping[str, Mapping[str, Resource]]) -> bool:
-    """Whether a group has custom resources only, whose paths do not exist unless they are defined."""
+    """Return True if a group has custom resources only, whose paths do not exist unless they are defined."""
     return all(resource.custom is not None for resources in versions.values() for resource in resources.values())
 
 

@@ -1,4 +1,4 @@
-"""Which function serves which verb: the one place where handlers and URLs meet."""
+"""The table of handlers: which function serves which verb of a resource and of its sub-resources."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bearer tokens of service accounts: those kept in Secrets of the type kubernetes.io/service-account-token.
 
-Such a token has no end of its own. It is good as long as its Secret is there and still holds it, and as long as the
-account it was made for is there; both are looked up each time, so that deleting either is enough to revoke it.
+Such a token does not expire. It is valid as long as its Secret exists and still holds it, and as long as the account it
+was made for exists; both are looked up each time, so that deleting either revokes it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 ISSUER: Final = "kubernetes/serviceaccount"
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
-"""A label that puts the token of a Secret out of force."""
+"""A label that makes the token of a Secret invalid."""
 KNOWN: Final = 1024
-"""Tokens whose signature was found good are remembered by digest: checking one takes longer than most requests."""
+"""Tokens whose signature was verified, remembered by digest: verifying one takes longer than most requests."""
 
 _PREFIX: Final = "kubernetes.io/serviceaccount/"
 
 
 def secret_claims(account: Object, secret: Object) -> dict[str, Any]:
-    """What the token in a Secret says of the account it is for."""
+    """Return the claims of the token in a Secret for the service account it is for."""
     metadata = account["metadata"]
     return {
         "iss": ISSUER,
@@ -44,12 +44,12 @@ def secret_claims(account: Object, secret: Object) -> dict[str, Any]:
 
 
 def username(namespace: str, name: str) -> str:
-    """Who a service account is as a user."""
+    """Return the user name of a service account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
 class ServiceAccountTokens:
-    """Knows the bearers of service account tokens (a `TokenSource`)."""
+    """A `TokenSource` of service account tokens."""
 
     def __init__(self, key: SigningKey, lookup: Lookup) -> None:
         self._key = key
@@ -57,7 +57,7 @@ class ServiceAccountTokens:
         self._known: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
 
     def user_of(self, token: str) -> User | None:
-        """The account, as a user; None when the token is not of ours or not good any more."""
+        """Return the service account as a user, None when the token is not one of them or no longer valid."""
         if token.count(".") != 2 or not token.isascii():
             return None
         claims = self._claims(token)
@@ -84,7 +84,7 @@ class ServiceAccountTokens:
         return claims
 
     def _account(self, token: str, claims: dict[str, Any]) -> Object | None:
-        """The account that a token is good for now."""
+        """Return the service account that a token is valid for now."""
         said = [claims.get(_PREFIX + part) for part in ("namespace", "secret.name", "service-account.name")]
         parts = [part for part in said if isinstance(part, str) and part]
         if len(parts) != len(said):

@@ -50,7 +50,7 @@ _NO_OPINION = Verdict.NO_OPINION
 
 
 class AccessRules(NamedTuple):
-    """What a user may do in a namespace, as SelfSubjectRulesReview lists it."""
+    """The actions a user is allowed in a namespace, as SelfSubjectRulesReview lists them."""
 
     resources: list[dict[str, list[str]]]
     paths: list[dict[str, list[str]]]

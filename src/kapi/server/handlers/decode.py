@@ -33,14 +33,14 @@ _IMPLICIT = ("apiVersion", "kind", "metadata")
 
 
 class Expectation(NamedTuple):
-    """What a body must be."""
+    """The kind and schema that a body must have."""
 
     gvk: GroupVersionKind
     schema: ObjectSchema
     older: tuple[str, ...] = ()
     """Older apiVersions with the same content, taken for the same."""
     is_custom: bool = False
-    """Whether the kind is a custom one: these must say what they are."""
+    """True for a custom kind, whose objects must have apiVersion and kind."""
 
 
 def check_size(request: Request) -> None:
@@ -112,7 +112,7 @@ def _unmarshalled(kind: str, problem: str, body: bytes) -> BadRequest:
 
 
 def _check_type_meta(obj: Object, kind: str, body: bytes) -> None:
-    """What an object says it is must be texts, and its version one that can be read."""
+    """Check that apiVersion and kind are strings, and that the version can be read."""
     for key, value in obj.items():
         if key in ("apiVersion", "kind") and value is not None and not isinstance(value, str):
             raise _unmarshalled(kind, unmarshal_error(json_type(value), "string", field=f".{key}"), body)
@@ -145,7 +145,7 @@ def _check_custom_kind(context: Context, obj: Object, gvk: GroupVersionKind, val
 
 
 def _unknown_at(context: Context, obj: Object, gvk: GroupVersionKind) -> list[str]:
-    """The unknown fields of an object that is in another version than it was sent to: in one nobody has, all."""
+    """Return the unknown fields of an object of another version than the endpoint's; of an unknown version, all."""
     other = context.services.catalog.find(gvk.group, gvk.version, context.served.resource)
     if other is None:
         return [f'unknown field "{key}"' for key in obj if key not in _IMPLICIT]
@@ -153,7 +153,7 @@ def _unknown_at(context: Context, obj: Object, gvk: GroupVersionKind) -> list[st
 
 
 def check_kind(obj: Object, gvk: GroupVersionKind) -> None:
-    """What the object says it is must be what the endpoint serves; saying nothing is fine."""
+    """Check that apiVersion and kind, where they are given, are those of the endpoint."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     kind = gvk.kind if kind is None or kind == "" else kind
     api_version = gvk.api_version if api_version is None or api_version == "" else api_version

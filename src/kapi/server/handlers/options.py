@@ -1,4 +1,4 @@
-"""The query parameters of reads and writes, decoded and judged before anything is done.
+"""The query parameters of reads and writes, decoded and validated before anything is done.
 
 Wrong values are 400 when they cannot be read and 422 when they can but may not be, with the texts clients know.
 """
@@ -34,7 +34,7 @@ LATEST = -1
 
 
 class ListOptions(NamedTuple):
-    """What a list or watch asks for. `revision` is None when it was not given."""
+    """The options of a list or watch. `revision` is None when it was not given."""
 
     labels: LabelSelector | None
     fields: FieldSelector | None
@@ -48,19 +48,19 @@ class ListOptions(NamedTuple):
 
     @property
     def selective(self) -> bool:
-        """Whether a selector is in force."""
+        """True if there is a selector."""
         return self.labels is not None or self.fields is not None
 
 
 def list_options(query: Mapping[str, str], resource: Resource, *, watch: bool) -> ListOptions:
-    """Decode and judge the options of a list or a watch."""
+    """Decode and validate the options of a list or a watch."""
     text = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
     initial = is_true(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     if watch and text in ("", "0") and initial is None and not match:
         initial, match = True, "NotOlderThan"
     token = query.get("continue", "")
-    errors = _judge_list(text, match, token, initial, watch=watch)
+    errors = _validate_list(text, match, token, initial, watch=watch)
     if errors:
         raise Invalid.of(GroupKind(META, "ListOptions"), "", errors)
     labels = _labels(query.get("labelSelector", ""))
@@ -78,9 +78,9 @@ def list_options(query: Mapping[str, str], resource: Resource, *, watch: bool) -
     )
 
 
-def _judge_list(version: str, match: str, token: str, initial: bool | None, *, watch: bool) -> list[FieldError]:
+def _validate_list(version: str, match: str, token: str, initial: bool | None, *, watch: bool) -> list[FieldError]:
     if watch:
-        return _judge_watch(match, token, initial)
+        return _validate_watch(match, token, initial)
     errors: list[FieldError] = []
     field = "resourceVersionMatch"
     if match:
@@ -97,7 +97,7 @@ def _judge_list(version: str, match: str, token: str, initial: bool | None, *, w
     return errors
 
 
-def _judge_watch(match: str, token: str, initial: bool | None) -> list[FieldError]:
+def _validate_watch(match: str, token: str, initial: bool | None) -> list[FieldError]:
     errors: list[FieldError] = []
     field = "resourceVersionMatch"
     if initial is not None and match != "NotOlderThan":
@@ -187,7 +187,7 @@ def _field_key(key: str, resource: Resource) -> str:
 
 
 class Token(NamedTuple):
-    """Where a paged list goes on: the snapshot and the first key, relative to the list's prefix.
+    """The position at which a paged list continues: the snapshot and the first key, relative to the list's prefix.
 
     `time` is when its first page was made, in seconds since 1970; 0 if unknown. Without it a token of the latest
     revision would never expire on a server that is not written to (etcd's compaction writes, ours does not).

@@ -1,7 +1,7 @@
 """From results to responses: form, media type, pretty printing, compression, and errors as Status.
 
-What is asked for is settled before the work is done (`view_for`), so that a request we cannot answer in the wanted
-form is refused before it changes anything.
+The form of the response is negotiated before the work is done (`view_for`), so that a request that cannot be answered
+in the wanted form is refused before it changes anything.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _DISCOVERY = negotiate.Offer(forms=frozenset({("apidiscovery.k8s.io", "v2", "API
 
 
 def wants_aggregated(context: Context) -> bool:
-    """Whether discovery is asked for in one piece."""
+    """Return True if the client asks for aggregated discovery."""
     context.accepted = negotiate.accept(context.request.headers.get("accept"), _DISCOVERY)
     return bool(context.accepted.as_kind)
 
@@ -153,14 +153,14 @@ def _rendered(context: Context, code: int, obj: Any) -> Response:
 
 
 def error_response(context: Context, error: ApiError) -> Response:
-    """An error as the client can read it: a Status in the form asked for, or text where the reference sends text."""
+    """An error as the client can read it: a Status in the form asked for, or text where kube-apiserver sends text."""
     if isinstance(error, PageNotFound | InternalServerError):
         return Response(error.code, list(_TEXT), f"{error.message}\n".encode())
     try:
         context.accepted = negotiate.accept(context.request.headers.get("accept"), negotiate.PLAIN)
         response = _rendered(context, error.code, error.status())
     except NotAcceptable:
-        # The wanted form is the problem: say so in the one form everybody reads.
+        # The wanted form is the problem, so the error is in the form that every client reads.
         response = Response(error.code, [_JSON], json.encode_pretty(error.status()))
     if error.code == 403:
         response.headers.append(("X-Content-Type-Options", "nosniff"))

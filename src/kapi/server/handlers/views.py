@@ -36,7 +36,7 @@ class ListMeta(NamedTuple):
     remaining: int = 0
 
     def encode(self, *, custom: bool = False) -> bytes:
-        """As JSON, empty parts left out; a list of a custom kind always says where it goes on."""
+        """Return it as JSON without empty parts; a list of a custom kind always has `continue`."""
         fields: dict[str, Any] = {"resourceVersion": str(self.revision)} if self.revision else {}
         if self.token or custom:
             fields["continue"] = self.token

@@ -143,7 +143,7 @@ class Discovery:
 
 
 _GOING = ("delete", "deletecollection", "get", "list", "watch")
-"""What is left to do with a kind whose definition is being deleted. Updates work, but nobody should count on them."""
+"""The verbs of a kind whose definition is being deleted. Updates work, but clients should not rely on them."""
 
 
 def _is_going(resource: Resource) -> bool:
@@ -201,7 +201,7 @@ def _discovery_group(group: str, versions: dict[str, dict[str, Resource]]) -> Ob
 
 
 def _discovery_resource(resource: Resource) -> Object:
-    # Custom kinds say where they belong; for built-in ones it goes without saying.
+    # The group and version are given for custom kinds only, as kube-apiserver does.
     own = ("", "") if resource.custom is None else (resource.group, resource.version)
     entry: Object = {
         "resource": resource.resource,

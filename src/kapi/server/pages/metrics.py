@@ -43,7 +43,7 @@ Labels = tuple[str, str, str, str, str]
 
 
 class _Series(NamedTuple):
-    """What to call for a request with one set of labels and one status code."""
+    """The counter and the histogram of requests with one set of labels and one status code."""
 
     labels: Labels
     increment: Callable[[], None]

@@ -1,7 +1,7 @@
 """/openapi/v3 and /openapi/v2: what `kubectl explain`, client-side validation and generators read.
 
 A document's hash is taken from what it is made of (the generated schemas, the catalog's rows, the fingerprints of
-custom kinds), not from its bytes, so that the index costs little and a document is built only when somebody asks for
+custom kinds), not from its bytes, so that the index costs little and a document is built only when a client asks for
 it; then off the event loop, and kept compressed. When a definition changes, the hashes change at once, and of what was
 built only the group versions it belongs to are built again.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kapi.registry.resource import Resource
 
 KEPT_BYTES = 4 * 1024 * 1024
-"""How much of v3 documents is kept, compressed. All built-in ones fit several times; a thousand custom ones may not."""
+"""The size of the cache of v3 documents, compressed. All built-in ones fit; a thousand custom ones may not."""
 _BUILT_IN = ""
 """The key of the part of the v2 document that has all built-in kinds."""
 
@@ -123,7 +123,7 @@ class OpenAPI:
         return await asyncio.to_thread(_join, current, protobuf)
 
     def _v2_parts(self) -> dict[str, tuple[str, list[Resource]]]:
-        """What the v2 document consists of: all built-in kinds, and custom ones by group version."""
+        """The parts of the v2 document: all built-in kinds, and custom ones by group version."""
         built_in: list[Resource] = []
         parts = {_BUILT_IN: ("", built_in)}
         for group, versions in self._catalog.groups.items():
@@ -144,7 +144,7 @@ def _hash(resources: Iterable[Resource]) -> str:
 
 
 def _row(resource: Resource) -> list[object]:
-    """What a document says of a resource; the digest of a custom one's description stands for all but its verbs."""
+    """The description of a resource in a document; of a custom one, a digest stands for all but its verbs."""
     if resource.custom is not None:
         return [resource.group, resource.version, resource.resource, resource.verbs, resource.custom.description]
     return [

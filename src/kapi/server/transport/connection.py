@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: reads requests, has them answered one after the other, writes the answers.
+"""One HTTP/1.1 connection: it reads requests, calls the handler for one after the other, and writes the responses.
 
 This is the hot path of the server. A single task serves all requests of a connection, so none is created per request,
 and a single timer covers all of its time-outs. What is a request is decided in `framing`, what is answered by the
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WHOLE: Final = 64 * KIB
-"""A body up to this size goes out together with its head in one write."""
+"""A body up to this size is sent together with its head in one write."""
 _SLICE: Final = 256 * KIB
-"""A longer one in writes of this size, between which others have their turn."""
+"""A longer body is sent in writes of this size, with a turn of the event loop between them."""
 
 
 class Owner(Protocol):
-    """What a connection needs of its server."""
+    """The part of a server that its connections use."""
 
     @property
     def handler(self) -> Handler:
@@ -41,16 +41,16 @@ class Owner(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What a connection may cost."""
+        """The limits of a connection."""
         ...
 
     @property
     def draining(self) -> bool:
-        """Whether the server is about to stop."""
+        """True if the server is shutting down."""
         ...
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
+        """Register a connection; returns False if there are too many."""
         ...
 
     def forget(self, connection: Connection) -> None:
@@ -61,8 +61,8 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """A peer's connection.
 
-    Requests are answered in the order they came. A handler that has begun is left to finish even if the peer goes
-    away, so that a write is never half done; only its answer is dropped. A stream is told through `closed`.
+    Requests are answered in the order they came. A handler that has begun is left to finish even if the peer
+    disconnects, so that a write is never half done; only its answer is dropped. A stream is told through `closed`.
 
     There is at most one deadline at a time: while waiting for a request it is for the peer to send it, while writing
     for the peer to take the bytes, and while the handler works there is none.
@@ -83,7 +83,6 @@ class Connection(asyncio.Protocol):
         "_phase_since",
         "_reader",
         "_reading",
-        "_room",
         "_served",
         "_stream",
         "_surplus",
@@ -91,6 +90,7 @@ class Connection(asyncio.Protocol):
         "_tls",
         "_transport",
         "_waiter",
+        "_writers",
     )
 
     def __init__(self, owner: Owner) -> None:
@@ -99,8 +99,8 @@ class Connection(asyncio.Protocol):
         self._deadline = Deadline(self._loop, self._expired)
         self._waiter: asyncio.Future[None] | None = None
         """The task waits here while there is no request."""
-        self._room: list[asyncio.Future[None]] = []
-        """Whoever waits for the send buffer to have room."""
+        self._writers: list[asyncio.Future[None]] = []
+        """Futures of writers that wait for space in the send buffer."""
         self._stream: _ConnectionStream | None = None
         self._phase = (0, IDLE)
         """Which request we wait for, and which part of it; the deadline is counted from the start of this."""
@@ -172,21 +172,21 @@ class Connection(asyncio.Protocol):
         self._full = True
 
     def resume_writing(self) -> None:
-        """The send buffer has room again."""
+        """The send buffer has space again."""
         self._full = False
         self.release_writers()
 
     # What the server calls.
 
     def drain(self) -> None:
-        """Come to an end: now if nothing is going on, else with the last request that has begun."""
+        """Close: now if idle, else with the response to the last request that has begun."""
         if self._stream is not None:
             self._stream.end()
         elif self._reader.state == IDLE:
             self._wake()
 
     def abort(self) -> None:
-        """Come to an end now, whatever is going on."""
+        """Close now, whatever is going on."""
         self._transport.abort()
         self._task.cancel()
 
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
             if self._gone():
                 return False
             if self._eof or owner.draining:
-                # Requests that were pipelined behind this one have been accepted; the last of them says goodbye.
+                # Requests pipelined behind this one have been accepted; the last response closes the connection.
                 usable = usable and bool(self._reader.queue)
             if isinstance(response, StreamResponse):
                 return await self._send_stream(response, request, usable=usable, chunked=modern)
@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
         self._deadline.set(self._loop.time() + limits.linger)
 
     def _gone(self) -> bool:
-        """Whether nothing can be written any more, though we may not have been told yet."""
+        """Return True if nothing can be written any more, even if `connection_lost` was not called yet."""
         return self._lost or self._transport.is_closing()
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -309,7 +309,7 @@ class Connection(asyncio.Protocol):
         self._deadline.set(self._phase_since + allowed)
 
     def _read_on(self) -> None:
-        """Take up what was held back, and reading too if there is room for more."""
+        """Parse what was held back, and resume reading if the queue has space for more."""
         self._reader.resume()
         if not self._reader.held or self._stream is not None:
             self._reading = True
@@ -356,13 +356,13 @@ class Connection(asyncio.Protocol):
         else:
             for piece in wire.slices(head, (body,) if isinstance(body, bytes) else body, _SLICE):
                 self._transport.write(piece)
-                # Others have their turn even if this peer takes everything at once.
+                # Other connections get a turn even if this peer takes everything at once.
                 await asyncio.sleep(0)
-                await self.wait_for_room()
+                await self.wait_for_space()
                 if self._gone():
                     return False
         if self._full:
-            await self.wait_for_room()
+            await self.wait_for_space()
         return usable
 
     async def _send_stream(self, response: StreamResponse, request: Request, *, usable: bool, chunked: bool) -> bool:
@@ -385,27 +385,27 @@ class Connection(asyncio.Protocol):
             return False
         if chunked:
             self._transport.write(wire.LAST_CHUNK)
-        await self.wait_for_room()
+        await self.wait_for_space()
         return usable and not self._owner.draining
 
-    async def wait_for_room(self) -> None:
-        """Wait until the send buffer has room or waiting is pointless; a peer that takes too long is dropped."""
+    async def wait_for_space(self) -> None:
+        """Wait until the send buffer has space or the peer is gone; a peer that takes too long is dropped."""
         if not self._full or self._lost:
             return
         self._deadline.set(self._loop.time() + self._owner.limits.write_timeout)
-        room = self._loop.create_future()
-        self._room.append(room)
+        writer = self._loop.create_future()
+        self._writers.append(writer)
         try:
-            await room
+            await writer
         finally:
             self._deadline.at = inf
 
     def release_writers(self) -> None:
-        """Let go whoever waits for room."""
-        for room in self._room:
-            if not room.done():
-                room.set_result(None)
-        self._room.clear()
+        """Wake the writers that wait for space in the send buffer."""
+        for writer in self._writers:
+            if not writer.done():
+                writer.set_result(None)
+        self._writers.clear()
 
 
 class _ConnectionStream:
@@ -433,9 +433,9 @@ class _ConnectionStream:
         self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     async def drain(self) -> None:
-        """Wait for room, or for the stream to be closed."""
+        """Wait for space in the send buffer, or for the stream to be closed."""
         if not self.closed.done():
-            await self._connection.wait_for_room()
+            await self._connection.wait_for_space()
 
     def abort(self) -> None:
         """Drop the connection."""

@@ -227,7 +227,7 @@ class RequestReader:
             raise Refusal(414, f"the request target is longer than {self._limits.target} bytes", "")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one trailer, which nobody here reads."""
+        """One header, or one trailer; trailers are ignored."""
         if self.state != HEAD:
             return
         self._header_count += 1

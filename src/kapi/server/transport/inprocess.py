@@ -1,7 +1,7 @@
 """The handler without a socket: the same pipeline, called from inside the process.
 
 What runs in the control plane itself (controllers, bootstrap, tests) talks to the API through this and is
-authenticated, authorised and admitted like everybody else, as the user the transport was made for.
+authenticated, authorized and admitted like any other client, as the user the transport was made for.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HIGH = 64 * 1024
-"""A stream with this much pending has no room: `drain` waits."""
+"""With this many bytes pending on a stream, `drain` waits."""
 
 
 class Reply:
     """An answer. Iterate over its chunks, or `read` all of them; leave a stream early by `async with` or `aclose`.
 
-    The chunks of a stream arrive exactly as they were written. If the stream is dropped by its writer, because nobody
-    read it, iteration ends with `ConnectionResetError`, as on a socket.
+    The chunks of a stream arrive exactly as they were written. If the stream is dropped by its writer, because it was
+    not read, iteration ends with `ConnectionResetError`, as on a socket.
     """
 
     def __init__(self, status: int, headers: list[tuple[str, str]], source: bytes | _Pipe) -> None:

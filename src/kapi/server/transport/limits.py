@@ -45,11 +45,11 @@ class Limits:
     idle_timeout: float = 120.0
     """Between requests, and before the first one."""
     write_timeout: float = 60.0
-    """For the peer to make room in a full send buffer."""
+    """For the peer to take bytes from a full send buffer."""
     handshake_timeout: float = 10.0
     """For TLS to be agreed on."""
     shutdown_timeout: float = 5.0
-    """For the peer to say goodbye in TLS before the connection is dropped."""
+    """For the peer to answer a TLS close_notify before the connection is dropped."""
     linger: float = 0.5
     """For the peer to take in the answer when a connection ends in the middle of a request."""
     stream_stop: float = 5.0

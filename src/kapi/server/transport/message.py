@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Peer:
-    """Who is at the other end of a connection, as far as the transport can tell.
+    """The other end of a connection, as far as the transport knows it.
 
     `certificate` is the client certificate in DER, already verified against our client CA by the TLS layer, or
     None. `local` is set only by the in-process transport: the name and groups it acts as.
@@ -87,7 +87,7 @@ class Stream(Protocol):
     """The sending end of a response without a length: a watch.
 
     `write` never waits and never blocks: it hands bytes to the transport. What the peer does not read piles up
-    there and is counted by `pending`; whoever writes decides when that is too much and calls `abort`.
+    there and is counted by `pending`; the writer decides when that is too much and calls `abort`.
     """
 
     @property
@@ -105,7 +105,7 @@ class Stream(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until the transport has room again (or the stream is closed)."""
+        """Wait until the send buffer has space again, or the stream is closed."""
         ...
 
     def abort(self) -> None:
@@ -144,7 +144,7 @@ class StreamResponse:
 
 
 class Handler(Protocol):
-    """What a transport calls for each request. It never raises: failures are responses too."""
+    """The function that a transport calls for each request. It never raises: failures are responses too."""
 
     async def __call__(self, request: Request) -> Response | StreamResponse:
         """Answer one request."""

@@ -62,7 +62,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._connections)
 
     async def start(self) -> None:
@@ -96,7 +96,7 @@ class Server:
     # What connections call.
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more connection."""
+        """Register a connection; returns False if there are too many, or the server is shutting down."""
         if self.draining or len(self._connections) >= self.limits.connections:
             return False
         self._connections.add(connection)
@@ -177,7 +177,7 @@ def _bind_unix(path: Path) -> socket.socket:
     try:
         sock.setblocking(False)
         sock.bind(os.fspath(path))
-        # Nobody can connect before `listen`, so there is no moment in which others could.
+        # Connecting fails before `listen`, so there is no moment in which other users could.
         path.chmod(0o600)
     except BaseException:
         sock.close()

@@ -48,7 +48,7 @@ _date = _Date()
 
 
 def bodiless(status: int) -> bool:
-    """Whether a response of this status never has a body."""
+    """Return True if a response of this status never has a body."""
     return status in {204, 304} or status < 200
 
 
@@ -70,22 +70,22 @@ def head(
 def slices(first: bytes, parts: Sequence[bytes], size: int) -> Iterator[bytes | memoryview]:
     """`first` and then `parts`, in pieces of at most `size` bytes, so that no single write is long."""
     group = [first]
-    room = size - len(first)
+    space = size - len(first)
     for part in parts:
-        if len(part) > room:
+        if len(part) > space:
             yield b"".join(group)
-            group, room = [], size
+            group, space = [], size
         if len(part) > size:
             view = memoryview(part)
             yield from (view[at : at + size] for at in range(0, len(part), size))
         else:
             group.append(part)
-            room -= len(part)
+            space -= len(part)
     if group:
         yield b"".join(group)
 
 
 def failure() -> Response:
-    """What a peer is told when the handler broke its promise and raised; the log has the rest."""
+    """Return the 500 for a handler that raised in spite of its contract; the log has the traceback."""
     error = InternalError.of("the server failed to handle the request")
     return Response(500, JSON, msgspec.json.encode(error.status()))

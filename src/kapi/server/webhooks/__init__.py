@@ -1,1 +1,1 @@
-"""Asking somebody else over HTTPS: where a webhook is, and what it is asked."""
+"""Webhooks: how one is addressed, called and understood."""

@@ -1,6 +1,6 @@
-"""What a webhook's HTTP answer means: a JSON document, or the reason why there is none.
+"""The response of a webhook: a JSON document, or the reason why there is none.
 
-The words are those of the reference's REST client, which reads such answers there; people know them and search for
+The texts are those of client-go's REST client, which reads such responses in kube-apiserver; people search for
 them. Nothing here knows what the document is about.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 QUOTED_BYTES = 2048
-"""How much of an error page is repeated."""
+"""The number of bytes of an error page that are repeated."""
 
 _STATUSES = {
     400: "the server rejected our request for an unknown reason",
@@ -71,7 +71,7 @@ def field(document: Object, key: str, kind: type, place: str, go_type: str) -> A
 
 
 def _failure(answer: Answer) -> str:
-    """What an answer that is an error says: its own words if it is a Status, else what its code stands for."""
+    """Return the message of an error response: that of its Status if it is one, else the meaning of its code."""
     said = _status_message(answer.body)
     if said is not None:
         return said

@@ -2,7 +2,7 @@
 
 One review carries many objects, and all of them are converted or none. A webhook may change anything but what makes an
 object that object: its kind, name, namespace and uid must stay, and of its metadata only labels and annotations are
-taken from the answer. What it gets wrong is told to the client in the reference's words.
+taken from the answer. Its mistakes are reported to the client in the words of kube-apiserver.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class WebhookConverter:
         return objects or []
 
     def _check_kind(self, answer: Object) -> None:
-        """What says it is something else is not taken for a review; what does not say is."""
+        """Refuse a response that names another kind; one that names none is taken for a review."""
         kind, api_version = answer.get("kind") or KIND, answer.get("apiVersion") or f"{GROUP}/{self._version}"
         if (kind, api_version) == (KIND, f"{GROUP}/{self._version}"):
             return
@@ -258,7 +258,7 @@ def _restored(before: Object, after: Object) -> Object:
 
 
 def _check_texts(key: str, texts: dict[str, str]) -> None:
-    """Whether changed labels or annotations are ones an object may have."""
+    """Return True if changed labels or annotations are valid."""
     errors: list[FieldError]
     if key == "labels":
         errors = validate_labels(texts, "metadata.labels")

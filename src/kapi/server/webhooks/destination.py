@@ -1,4 +1,4 @@
-"""Where a webhook is: from the `clientConfig` of a configuration to something that can be called.
+"""The destination of a webhook: from the `clientConfig` of a configuration to an address that can be called.
 
 A URL is called as it is. A service is found through the objects of this control plane: an ExternalName is a host,
 otherwise a ready endpoint of the service is called directly, since nothing here routes cluster IPs. The certificate
