@@ -20,7 +20,7 @@ from custom_kinds import (
     widget,
 )
 from kapi.api.errors import InternalError
-from kapi.registry.custom.definitioncontroller import FIRST_PAUSE, DefinitionController
+from kapi.registry.custom.definitioncontroller import FIRST_BACKOFF, DefinitionController
 from kapi.storage.interface import StorageBusy
 from virtual_time import run
 
@@ -154,7 +154,7 @@ async def test_a_failed_deletion_is_reported_in_a_condition_and_retried_with_bac
     await gone(api, f"widgets.{GROUP}")
     pauses = [after - before for before, after in itertools.pairwise(attempts)]
     assert pauses == sorted(pauses)
-    assert pauses[0] == pytest.approx(FIRST_PAUSE)
+    assert pauses[0] == pytest.approx(FIRST_BACKOFF)
 
 
 @controlled

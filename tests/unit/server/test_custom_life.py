@@ -1,6 +1,7 @@
 """The life of a definition: served the moment it is stored, refused its names, emptied before it goes, back again."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -19,6 +20,7 @@ from custom_kinds import (
     version,
     widget,
 )
+from kapi.registry.kinds.apiextensions import validation
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 HELD = {"finalizers": ["example.com/hold"]}
@@ -36,6 +38,27 @@ async def release(api, path):
 
 
 # -- beginning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["create", "update"])
+def test_a_definition_is_validated_off_the_event_loop(monkeypatch, method):
+    threads = []
+    real = getattr(validation, f"{method}_errors")
+
+    def recording(*arguments, **options):
+        threads.append(threading.current_thread())
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(validation, f"{method}_errors", recording)
+
+    @served
+    async def check(api):
+        await defined(api, definition())
+        await redefined(api, "widgets.example.com", lambda spec: spec["names"].update(shortNames=["w"]))
+        assert threads
+        assert threading.current_thread() not in threads
+
+    check()
 
 
 @served

@@ -18,8 +18,7 @@ from kapi.controller.objects.finalizer import add_finalizer, has_finalizer, remo
 from kapi.controller.reconcile import Request, Result
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.context import request_for
-from kapi.registry.kinds.core.service.ranges import AddressRange
-from kapi.registry.kinds.core.service.records import ALLOCATOR, MANAGED_BY_LABEL
+from kapi.registry.kinds.core.service.records import ALLOCATOR, MANAGED_BY_LABEL, networks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Event, Item
     from kapi.controlplane.controllers.context import ControllerContext
+    from kapi.registry.kinds.core.service.ranges import AddressRange
 
 SERVICE_CIDRS: Final = "servicecidrs.networking.k8s.io"
 ADDRESSES: Final = "ipaddresses.networking.k8s.io"
@@ -110,9 +110,9 @@ class ServiceCIDRController:
             one
             for item in view.items(SERVICE_CIDRS)
             if item.name != name
-            for one in _ranges(view.decode(SERVICE_CIDRS, item))
+            for one in networks_of(view.decode(SERVICE_CIDRS, item))
         ]
-        own = _ranges(service_cidr)
+        own = networks_of(service_cidr)
         if all(any(_contains(other, one) for other in others) for one in own):
             return True
         for index, item in enumerate(view.items(ADDRESSES)):
@@ -147,10 +147,6 @@ class ServiceCIDRController:
         }
         client = self._context.writer.resource(resource)
         await client.apply(applied, field_manager=names.SERVICE_CIDR, force=True, subresource="status")
-
-
-def _ranges(service_cidr: Object) -> list[AddressRange]:
-    return [AddressRange(cidr) for cidr in (service_cidr.get("spec") or {}).get("cidrs") or ()]
 
 
 def _contains(outer: AddressRange, inner: AddressRange) -> bool:

@@ -1,7 +1,7 @@
-"""The controller of definitions: accepts names that become free, and deletes the instances of deleted definitions.
+"""The definition controller: accepts names that have become free, and deletes the instances of deleted definitions.
 
-It is driven by the commits of definitions, and of instances while it waits for the last of them; nothing is polled.
-What it has begun it finds again after a restart, because that is recorded in the definitions themselves.
+It acts on the commits of definitions, and of instances while it waits for the last one to be deleted; nothing is
+polled. Its progress is in the definitions themselves, so that it continues after a restart.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kapi.registry.encoding import HubObject
     from kapi.registry.resource import Resource
 
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 30.0
-"""Between two attempts at what failed, for example because a conversion webhook is away."""
+FIRST_BACKOFF = 0.1
+MAX_BACKOFF = 30.0
+"""Seconds between two attempts at what failed, for example because a conversion webhook does not answer."""
 
 _log = structlog.get_logger("kapi.registry")
 
@@ -47,35 +47,35 @@ class DefinitionController:
         self._resource = resource
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        """Definitions that changed while they were reconciled."""
-        self._without_names: set[str] = set()
-        """Definitions whose names were not accepted, and may be when another of the group changes."""
+        """The names of definitions that changed while they were reconciled."""
+        self._conflicting: set[str] = set()
+        """The names of definitions whose names conflict with another's; they are reconciled when that one changes."""
 
     async def run(self) -> None:
-        """Reconcile the definitions there are, then those that change."""
+        """Reconcile all definitions, then those that change."""
         cache = self._store.cache
-        cache.listen(self._observe)
+        cache.listen(self._on_events)
         try:
             for item in cache.items():
                 with self._catalog.hub.invalid.guard(item.key, "registry.custom.definitioncontroller"):
                     self._reconcile(item)
             await asyncio.get_running_loop().create_future()
         finally:
-            cache.unlisten(self._observe)
+            cache.unlisten(self._on_events)
             tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _observe(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
             name = event.item.name
             if event.deleted:
-                self._without_names.discard(name)
+                self._conflicting.discard(name)
             else:
                 self._reconcile(event.item)
             group = name.partition(".")[2]
-            for other in [one for one in self._without_names if one != name and one.endswith(f".{group}")]:
+            for other in [one for one in self._conflicting if one != name and one.endswith(f".{group}")]:
                 self._reconcile_again(other)
 
     def _reconcile_again(self, name: str) -> None:
@@ -87,16 +87,16 @@ class DefinitionController:
         if item.name in self._tasks:
             self._again.add(item.name)
             return
-        self._without_names.discard(item.name)
+        self._conflicting.discard(item.name)
         outline = outline_of(item)
         if outline.metadata.deletion_timestamp is not None:
-            work = self._empty
+            work = self._finalize
         elif not outline.is_true("NamesAccepted") or outline.status.accepted_names != outline.spec.names:
-            self._without_names.add(item.name)
-            work = self._name
+            self._conflicting.add(item.name)
+            work = self._accept_names
         else:
             return
-        task = asyncio.ensure_future(self._persist(item.name, work))
+        task = asyncio.ensure_future(self._retry(item.name, work))
         self._tasks[item.name] = task
         task.add_done_callback(lambda done: self._finished(item.name, done))
 
@@ -107,25 +107,26 @@ class DefinitionController:
         if changed and not task.cancelled():
             self._reconcile_again(name)
 
-    async def _persist(self, name: str, work: Callable[[str], Coroutine[object, object, None]]) -> None:
-        pause = FIRST_PAUSE
+    async def _retry(self, name: str, work: Callable[[str], Coroutine[object, object, None]]) -> None:
+        backoff = FIRST_BACKOFF
         while True:
             try:
                 await work(name)
             except NotFound:
                 return
             except (ApiError, StorageBusy) as error:
-                _log.warning("reconciling a definition failed; retrying", definition=name, error=str(error))
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                _log.warning("reconciling a definition failed; trying again", definition=name, error=str(error))
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, MAX_BACKOFF)
             else:
                 return
 
     # -- names ------------------------------------------------------------------------------------------------------
 
-    async def _name(self, name: str) -> None:
-        """Accept the names of a definition if they are free now."""
-        await self._change(name, lambda obj: conditions.update(obj, self._others(name), self._catalog.clock.now()))
+    async def _accept_names(self, name: str) -> None:
+        """Accept the names of a definition that are free now."""
+        now = self._catalog.clock.now()
+        await self._change(name, lambda obj: conditions.update(obj, self._others(name), now))
 
     def _others(self, name: str) -> list[Object]:
         group = name.partition(".")[2]
@@ -137,20 +138,20 @@ class DefinitionController:
 
     # -- deletion ---------------------------------------------------------------------------------------------------
 
-    async def _empty(self, name: str) -> None:
-        """Delete the instances of a definition, wait until they are gone, and remove its finalizer."""
+    async def _finalize(self, name: str) -> None:
+        """Delete the instances of a definition, wait until none is left, and remove the finalizer."""
         definition = self._store.decode(self._store.get("", name))
         if conditions.FINALIZER not in definition["metadata"].get("finalizers", ()):
             return
-        # Once this is committed, every creation that was under way when the deletion began is visible, and no other
-        # can follow: instances of a terminating definition are not created.
+        # Once this is committed, every instance that was created before is in the watch cache, and no other is created:
+        # the commit of an instance compares the definition, and creations are refused while it is being deleted.
         await self._set_terminating(name, conditions.DELETION_IN_PROGRESS)
         served = self._catalog.definitions.get(name)
-        verdict = conditions.NEVER_ESTABLISHED
+        state = conditions.NEVER_ESTABLISHED
         if served is not None:
             await self._delete_instances(name, served.storage)
-            verdict = conditions.DELETION_COMPLETED
-        await self._change(name, lambda obj: conditions.end_deletion(obj, verdict, self._catalog.clock.now()))
+            state = conditions.DELETION_COMPLETED
+        await self._change(name, lambda obj: conditions.end_deletion(obj, state, self._catalog.clock.now()))
 
     async def _delete_instances(self, name: str, resource: Resource) -> None:
         cache = self._catalog.custom_cache(resource.group_resource)
@@ -163,11 +164,11 @@ class DefinitionController:
         except ApiError as error:
             await self._set_terminating(name, conditions.deletion_failed(error.message))
             raise
-        await _emptied(cache)
+        await _until_empty(cache)
 
-    async def _set_terminating(self, name: str, verdict: conditions.Verdict) -> None:
+    async def _set_terminating(self, name: str, state: conditions.State) -> None:
         await self._change(
-            name, lambda obj: conditions.put(obj, conditions.TERMINATING, verdict, self._catalog.clock.now())
+            name, lambda obj: conditions.put(obj, conditions.TERMINATING, state, self._catalog.clock.now())
         )
 
     # -- writing ----------------------------------------------------------------------------------------------------
@@ -188,18 +189,18 @@ class DefinitionController:
         )
 
 
-async def _emptied(cache: WatchCache) -> None:
+async def _until_empty(cache: WatchCache) -> None:
     """Wait until a resource has no objects."""
     if not len(cache):
         return
     empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def heard(events: Sequence[Event]) -> None:
+    def on_events(events: Sequence[Event]) -> None:
         if not len(cache) and not empty.done():
             empty.set_result(None)
 
-    cache.listen(heard)
+    cache.listen(on_events)
     try:
         await empty
     finally:
-        cache.unlisten(heard)
+        cache.unlisten(on_events)

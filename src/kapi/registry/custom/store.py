@@ -17,7 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from kapi.api.errors import Forbidden, TooManyRequests
-from kapi.cache.watchcache import Item, Selection
+from kapi.cache.watchcache import Item, Selection, prefix_of
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.custom.watcher import ConvertingWatcher
 from kapi.registry.encoding import HubObject, StoredObject, copy_of, decode, encode, head_of, owners_of
@@ -74,6 +74,7 @@ class CustomStore(Store):
         """Set what the definition says of this version; once, before use."""
         self.schemas = schemas
         self.definition_key = definition_key
+        self._definitions = self.hub.cache(prefix_of(definition_key))
         self.storage_version = storage_version
         self.converter = converter
         self.api_version = self.gvk.api_version
@@ -288,7 +289,7 @@ class CustomStore(Store):
 
     def _definition_check(self) -> Check:
         """The comparison with the definition that this store was made of; TooManyRequests when there is another now."""
-        definition = self.hub.find(self.definition_key)
+        definition = self._definitions.get(self.definition_key)
         if self.is_retired or definition is None:
             raise TooManyRequests(
                 f"the definition of {self.resource} changed while the request was handled; try again",

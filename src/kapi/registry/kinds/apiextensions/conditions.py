@@ -40,7 +40,7 @@ _NAME_FIELDS: Final = ("plural", "singular", "shortNames", "kind", "listKind", "
 _ALWAYS_SHOWN: Final = ("plural", "kind")
 
 
-class Verdict(NamedTuple):
+class State(NamedTuple):
     """What a condition is to say."""
 
     status: str
@@ -48,33 +48,20 @@ class Verdict(NamedTuple):
     message: str
 
 
-DELETION_PENDING: Final = Verdict(
+DELETION_PENDING: Final = State(
     "True",
     "InstanceDeletionPending",
     "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 )
-DELETION_IN_PROGRESS: Final = Verdict("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-DELETION_COMPLETED: Final = Verdict("False", "InstanceDeletionCompleted", "removed all instances")
-NEVER_ESTABLISHED: Final = Verdict("False", "NeverEstablished", "resource was never established")
-NOT_ACCEPTED: Final = Verdict("False", "NotAccepted", "not all names are accepted")
-OVERLAPPING: Final = Verdict(
-    "False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
-)
+DELETION_IN_PROGRESS: Final = State("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+DELETION_COMPLETED: Final = State("False", "InstanceDeletionCompleted", "removed all instances")
+NEVER_ESTABLISHED: Final = State("False", "NeverEstablished", "resource was never established")
+NOT_ACCEPTED: Final = State("False", "NotAccepted", "not all names are accepted")
 
 
-def listing_failed(error: object) -> Verdict:
-    """The instances could not even be listed."""
-    return Verdict("True", "InstanceDeletionFailed", f"could not list instances: {error}")
-
-
-def deletion_failed(error: object) -> Verdict:
+def deletion_failed(error: object) -> State:
     """Some instances could not be deleted."""
-    return Verdict("True", "InstanceDeletionFailed", f"could not issue all deletes: {error}")
-
-
-def deletion_unconfirmed(error: object) -> Verdict:
-    """Instances are still there, because of their finalizers perhaps."""
-    return Verdict("True", "InstanceDeletionCheck", f"could not confirm zero CustomResources remaining: {error}")
+    return State("True", "InstanceDeletionFailed", f"could not issue all deletes: {error}")
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -99,18 +86,18 @@ def accepted_names(definition: Object) -> dict[str, Any]:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def put(definition: Object, kind: str, verdict: Verdict, now: dt.datetime) -> None:
+def put(definition: Object, kind: str, state: State, now: dt.datetime) -> None:
     """Set a condition, at its place if there is one already."""
     old = find(definition, kind)
-    changed = old is None or old.get("status") != verdict.status or not old.get("lastTransitionTime")
+    changed = old is None or old.get("status") != state.status or not old.get("lastTransitionTime")
     moment = format_time(now) if changed or old is None else old["lastTransitionTime"]
     new: Condition = {
         **(old or {}),
         "type": kind,
-        "status": verdict.status,
+        "status": state.status,
         "lastTransitionTime": moment,
-        "reason": verdict.reason,
-        "message": verdict.message,
+        "reason": state.reason,
+        "message": state.message,
     }
     status = _own_status(definition)
     conditions = status.get("conditions") or []
@@ -153,11 +140,11 @@ def update(definition: Object, others: Iterable[Object], now: dt.datetime) -> No
     `others` are the other definitions there are, of any group; they are only looked at when names have to be given
     out. A definition that was established once stays so.
     """
-    _settle_names(definition, others, now)
+    _update_names(definition, others, now)
     if is_true(definition, NAMES_ACCEPTED) and not is_true(definition, ESTABLISHED):
         put(definition, ESTABLISHED, _establishment(definition), now)
-    _settle_structure(definition, now)
-    _settle_approval(definition, now)
+    _update_structure(definition, now)
+    _update_approval(definition, now)
 
 
 def accept_again(definition: Object, old: Object | None, others: Iterable[Object], now: dt.datetime) -> None:
@@ -170,15 +157,15 @@ def accept_again(definition: Object, old: Object | None, others: Iterable[Object
     if wanted == _nonempty(accepted_names(stored)) and is_true(stored, NAMES_ACCEPTED):
         return
     before = {**definition, "status": stored.get("status") or {}}
-    names, verdict = _judge_names(wanted, before, others)
+    names, state = _decide_names(wanted, before, others)
     found = find(definition, NAMES_ACCEPTED) or {}
-    if names == accepted_names(definition) and verdict == tuple(map(found.get, Verdict._fields)):
+    if names == accepted_names(definition) and state == tuple(map(found.get, State._fields)):
         return
     _own_status(definition)["acceptedNames"] = names
-    put(definition, NAMES_ACCEPTED, verdict, now)
+    put(definition, NAMES_ACCEPTED, state, now)
     if is_true(stored, ESTABLISHED):
         return
-    accepted = verdict.status == "True"
+    accepted = state.status == "True"
     put(definition, ESTABLISHED, _establishment(definition) if accepted else NOT_ACCEPTED, now)
 
 
@@ -196,14 +183,14 @@ def record_storage_version(definition: Object) -> None:
 # -- names -----------------------------------------------------------------------------------------------------------
 
 
-def _settle_names(definition: Object, others: Iterable[Object], now: dt.datetime) -> None:
+def _update_names(definition: Object, others: Iterable[Object], now: dt.datetime) -> None:
     wanted = _nonempty((definition.get("spec") or {}).get("names") or {})
     if wanted == _nonempty(accepted_names(definition)) and is_true(definition, NAMES_ACCEPTED):
         return
-    names, verdict = _judge_names(wanted, definition, others)
+    names, state = _decide_names(wanted, definition, others)
     _own_status(definition)["acceptedNames"] = names
-    put(definition, NAMES_ACCEPTED, verdict, now)
-    if find(definition, ESTABLISHED) is None and verdict.status != "True":
+    put(definition, NAMES_ACCEPTED, state, now)
+    if find(definition, ESTABLISHED) is None and state.status != "True":
         put(definition, ESTABLISHED, NOT_ACCEPTED, now)
 
 
@@ -211,7 +198,7 @@ def _nonempty(names: Names) -> dict[str, Any]:
     return {field: names[field] for field in _NAME_FIELDS if names.get(field)}
 
 
-def _judge_names(wanted: Names, definition: Object, others: Iterable[Object]) -> tuple[dict[str, Any], Verdict]:
+def _decide_names(wanted: Names, definition: Object, others: Iterable[Object]) -> tuple[dict[str, Any], State]:
     """The names a definition gets, and whether that is all it wants. The last conflict is the one that is told."""
     held = accepted_names(definition)
     resources, kinds = _taken(definition, others)
@@ -225,12 +212,12 @@ def _judge_names(wanted: Names, definition: Object, others: Iterable[Object]) ->
     ):
         problem = _conflict(wanted.get(field), held.get(field), taken)
         if problem:
-            conflict = Verdict("False", reason, problem)
+            conflict = State("False", reason, problem)
         else:
             names[field] = wanted.get(field)
     names["categories"] = wanted.get("categories")
     shown = {field: names.get(field) or "" for field in _NAME_FIELDS if names.get(field) or field in _ALWAYS_SHOWN}
-    return shown, conflict or Verdict("True", "NoConflicts", "no conflicts found")
+    return shown, conflict or State("True", "NoConflicts", "no conflicts found")
 
 
 def _taken(definition: Object, others: Iterable[Object]) -> tuple[set[str], set[str]]:
@@ -264,14 +251,14 @@ def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
 # -- the other conditions --------------------------------------------------------------------------------------------
 
 
-def _establishment(definition: Object) -> Verdict:
+def _establishment(definition: Object) -> State:
     config = conversion.client_config((definition.get("spec") or {}).get("conversion")) or {}
     if conversion.bundle_problem(config.get("caBundle")):
-        return Verdict("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
-    return Verdict("True", "InitialNamesAccepted", "the initial names have been accepted")
+        return State("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+    return State("True", "InitialNamesAccepted", "the initial names have been accepted")
 
 
-def _settle_structure(definition: Object, now: dt.datetime) -> None:
+def _update_structure(definition: Object, now: dt.datetime) -> None:
     spec = definition.get("spec") or {}
     # A definition that prunes has structural schemas: nothing else is accepted, so there is nothing to look at.
     if not spec.get("preserveUnknownFields"):
@@ -285,20 +272,20 @@ def _settle_structure(definition: Object, now: dt.datetime) -> None:
         unreadable = unconvertible(props)
         if unreadable is not None:
             message = f"failed to check validation schema for version {version.get('name', '')}: {unreadable}"
-            put(definition, NON_STRUCTURAL, Verdict("Unknown", "StructuralError", message), now)
+            put(definition, NON_STRUCTURAL, State("Unknown", "StructuralError", message), now)
             return
         problems += map(str, violations(props, f"spec.versions[{index}].schema.openAPIV3Schema"))
     problems = list(dict.fromkeys(problems))
     message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-    put(definition, NON_STRUCTURAL, Verdict("True", "Violations", message), now)
+    put(definition, NON_STRUCTURAL, State("True", "Violations", message), now)
 
 
-def _settle_approval(definition: Object, now: dt.datetime) -> None:
+def _update_approval(definition: Object, now: dt.datetime) -> None:
     if not approval.is_protected((definition.get("spec") or {}).get("group", "")):
         return
     state, message = approval.approval_of((definition.get("metadata") or {}).get("annotations"))
     status = "True" if state == approval.APPROVED else "False"
-    put(definition, APPROVED, Verdict(status, state, message), now)
+    put(definition, APPROVED, State(status, state, message), now)
 
 
 # -- deletion --------------------------------------------------------------------------------------------------------
@@ -313,10 +300,10 @@ def begin_deletion(definition: Object, now: dt.datetime) -> None:
     put(definition, TERMINATING, DELETION_PENDING, now)
 
 
-def end_deletion(definition: Object, verdict: Verdict, now: dt.datetime) -> None:
+def end_deletion(definition: Object, state: State, now: dt.datetime) -> None:
     """The instances are gone, or there never were any: say so and let the definition go."""
     metadata = definition["metadata"]
-    put(definition, TERMINATING, verdict, now)
+    put(definition, TERMINATING, state, now)
     left = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
     if left:
         metadata["finalizers"] = left

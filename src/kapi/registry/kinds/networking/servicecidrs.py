@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class IPAddressStrategy(Strategy):
-    """The rules of IPAddress: the record that an address belongs to something."""
+    """The rules of IPAddress: the record that an address belongs to an object."""
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """It belongs to something."""
+        """Validate the parent that the address belongs to."""
         parent = obj.get("spec", {}).get("parentRef")
         path = "spec.parentRef"
         if parent is None:
@@ -35,12 +35,12 @@ class IPAddressStrategy(Strategy):
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """To the same thing as ever."""
+        """Validate that the parent does not change."""
         now, was = obj.get("spec", {}).get("parentRef"), old.get("spec", {}).get("parentRef")
         return [] if same(now, was) else [immutable("spec.parentRef", now)]
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """The address itself, in its canonical form."""
+        """The name is the address in its canonical form."""
         return names.ip(name, canonical=True)
 
 
@@ -51,11 +51,11 @@ class ServiceCIDRStrategy(Strategy):
     resets_metadata_on_status = True
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """One or two networks."""
+        """Validate the ranges: one, or one of each IP family."""
         return _range_errors(obj.get("spec", {}).get("cidrs") or [])
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """A second family may be added; nothing else changes."""
+        """Validate that nothing changes but that a second IP family is added."""
         now, was = obj.get("spec", {}).get("cidrs") or [], old.get("spec", {}).get("cidrs") or []
         if len(now) == len(was):
             pairs = enumerate(zip(now, was, strict=True))

@@ -1,1 +1,1 @@
-"""Services and the network around them: pools of addresses, endpoints, ingresses, policies."""
+"""Services: rules, allocation of cluster IPs and node ports, and the records of what is allocated."""

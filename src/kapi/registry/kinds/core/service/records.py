@@ -10,6 +10,7 @@ with one record for all ports, as the RangeAllocation of kube-apiserver, every t
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,10 +83,19 @@ def is_ready(service_cidr: Object) -> bool:
     return ready == "True" and not is_deleting(service_cidr)
 
 
+def networks_of(service_cidr: Object) -> list[AddressRange]:
+    """The ranges that a ServiceCIDR names. One that older rules let through and that cannot be read is left out."""
+    found: list[AddressRange] = []
+    for cidr in (service_cidr.get("spec") or {}).get("cidrs") or ():
+        with contextlib.suppress(ValueError):
+            found.append(AddressRange(cidr))
+    return found
+
+
 def ranges_of(service_cidr: Object) -> list[AddressRange]:
     """The ranges of a ServiceCIDR that addresses can be allocated from."""
-    networks = map(AddressRange, (service_cidr.get("spec") or {}).get("cidrs") or ())
-    return [one for one in networks if one.family == "IPv4" or one.network.prefixlen >= SHORTEST_IPV6_PREFIX]
+    ranges = networks_of(service_cidr)
+    return [one for one in ranges if one.family == "IPv4" or one.network.prefixlen >= SHORTEST_IPV6_PREFIX]
 
 
 def ip_address(address: str, service: Object, now: dt.datetime) -> Object:

@@ -37,6 +37,8 @@ BATCH: Final = MAX_OPERATIONS // 2
 """IPAddress objects per commit, each with a comparison of its Service."""
 RETRY_SECONDS: Final = 1.0
 
+_PART: Final = "registry.kinds.core.service.repair"
+
 _log = structlog.get_logger("kapi.registry")
 
 
@@ -84,11 +86,13 @@ class ServiceRepair:
     async def _repair_ports(self) -> None:
         """Write the reservations anew where they are not what the Services hold."""
         held: dict[int, str] = {}
-        for service in map(self._services.decode, self._services.cache.items()):
-            owner = owner_of(service)
-            for port in node_ports(service):
-                if held.setdefault(port, owner) != owner:
-                    _log.warning("a node port is held by two Services", port=port, services=[held[port], owner])
+        for item in self._services.cache.items():
+            with self._services.hub.invalid.guard(item.key, _PART):
+                service = self._services.decode(item)
+                owner = owner_of(service)
+                for port in node_ports(service):
+                    if held.setdefault(port, owner) != owner:
+                        _log.warning("a node port is held by two Services", port=port, services=[held[port], owner])
         operations = self._records.replace_ports(held)
         if operations:
             _log.info("reservations of node ports are repaired", records=len(operations))
@@ -99,8 +103,13 @@ class ServiceRepair:
         """Create the IPAddress objects that Services lack."""
         missing: dict[str, Item] = {}
         for item in self._services.cache.items():
-            for address in map(canonical, cluster_ips(self._services.decode(item))):
-                if self._records.is_free(address):
+            with self._services.hub.invalid.guard(item.key, _PART):
+                service = self._services.decode(item)
+                for address in map(canonical, cluster_ips(service)):
+                    if not self._records.is_free(address):
+                        continue
+                    if address in missing:
+                        _log.warning("a cluster IP is held by two Services", address=address, service=owner_of(service))
                     missing.setdefault(address, item)
         if missing:
             _log.info("IPAddress objects of Services are created", count=len(missing))

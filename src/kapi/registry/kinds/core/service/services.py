@@ -54,7 +54,7 @@ class ServiceStrategy(Strategy):
         self.records = records
 
     def default(self, obj: Object) -> None:
-        """Fill in what a Service is when nothing else is said."""
+        """Fill in the defaults of type, policies and ports."""
         spec = spec_of(obj)
         if not spec.get("sessionAffinity"):
             spec["sessionAffinity"] = "None"
@@ -86,7 +86,7 @@ class ServiceStrategy(Strategy):
             fill_placeholders(self.records, obj)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
-        """Families first: nothing else makes sense when they do not."""
+        """Validate the IP families, and the rest if they are valid."""
         return fill_families(obj, None, self.records.families) or [
             *service_errors(obj, None),
             *self._dry_run_errors(write, obj, None),
@@ -104,7 +104,7 @@ class ServiceStrategy(Strategy):
             fill_placeholders(self.records, obj)
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Addresses stay once set; the rest as on create."""
+        """Validate as on create, and that addresses do not change."""
         return fill_families(obj, old, self.records.families) or [
             *update_errors(obj, old),
             *service_errors(obj, old),
@@ -112,7 +112,7 @@ class ServiceStrategy(Strategy):
         ]
 
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """The load balancer's addresses."""
+        """Validate the addresses of the load balancer."""
         return status_errors(obj, old)
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
@@ -120,11 +120,11 @@ class ServiceStrategy(Strategy):
         return names.dns_label(name, prefix=prefix)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Advice about deprecated and ineffective fields."""
+        """Warn of deprecated fields and of those without effect."""
         return service_warnings(obj)
 
     def selectable(self, obj: Object) -> dict[str, str]:
-        """By address and type."""
+        """The cluster IP and the type."""
         spec = obj.get("spec", {})
         return {"spec.clusterIP": spec.get("clusterIP", ""), "spec.type": spec.get("type", "")}
 
