@@ -53,6 +53,13 @@ class Store:
 
     converter: Converter | None = None
     """The webhook that converts between the versions of the kind; None where none is needed."""
+    is_terminating = False
+    """True while the definition of a custom kind is being deleted: nothing new is created then."""
+
+    @property
+    def storage_gvk(self) -> GroupVersionKind:
+        """The kind and version that objects are written in."""
+        return self.gvk
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.registry.request import Write
+    from kapi.registry.scale import Scales
     from kapi.storage.interface import Operation
 
 
@@ -66,6 +67,8 @@ class Strategy:
     """Deletion policy when the client names none: Background, Orphan, or Unsupported (no finalizers at all)."""
     returns_deleted_object: ClassVar[bool] = False
     """A final delete answers with the object, not with a Status."""
+    scale: Scales | None = None
+    """The reader and writer of the kind's Scales where its replicas are not in the usual places."""
     has_status: bool = False
     """The kind has a status sub-resource: the main endpoint ignores `.status`, `/status` ignores the rest."""
     keeps_status_on_create: ClassVar[bool] = False

@@ -3,7 +3,8 @@
 import pytest
 
 from api_client import APPLY, CM, DEPLOY, JSON_PATCH, LEASES, MERGE, NS, STRATEGIC, cm, deployment, lease, served
-from kapi.server.authz.authorizer import NO_OPINION
+from kapi.server.authz.authorizer import NO_OPINION, Authorizer
+from kapi.server.authz.superuser import PrivilegedGroup
 
 A = f"{CM}/a"
 TYPED = "failed to create typed patch object (/a; /v1, Kind=ConfigMap): "
@@ -218,17 +219,17 @@ async def test_only_an_apply_can_be_forced(api, media, force):
 
 @served
 async def test_a_creating_apply_needs_the_right_to_create(api):
-    api.services.authorizer.authorize = _all_but("create", api.services.authorizer.authorize)
+    api.services.authorizer = Authorizer({"AllButCreate": _AllButCreate()})
     answer = await applied(api, A, cm("a"))
     assert answer.error[:2] == (403, "Forbidden")
     assert (await api.get(A)).status == 404
 
 
-def _all_but(verb, allowed):
-    async def authorize(attributes):
-        return NO_OPINION if attributes.verb == verb else await allowed(attributes)
+class _AllButCreate(PrivilegedGroup):
+    """Allows members of system:masters everything but creations."""
 
-    return authorize
+    def decide(self, attributes):
+        return NO_OPINION if attributes.verb == "create" else super().decide(attributes)
 
 
 # -- identity ---------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from kapi.storage.interface import Check, RevisionMismatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kapi.api.meta import Object
+    from kapi.api.meta import GroupVersionKind, Object
     from kapi.cache.watcher import Encoder, Outlet, Watcher
     from kapi.registry.custom.conversion import Converter
     from kapi.registry.custom.strategy import CustomStrategy
@@ -57,8 +57,6 @@ class CustomStore(Store):
     """The apiVersion objects are stored in."""
     schemas: Mapping[str, CustomSchema]
     """The schemas of all versions there are, by apiVersion."""
-    is_terminating = False
-    """True while the definition is being deleted: nothing new is created then."""
     is_retired = False
     """True once the definition has changed: requests that still hold this store must not write with it."""
     definition_key: str
@@ -80,6 +78,11 @@ class CustomStore(Store):
         self.api_version = self.gvk.api_version
         self.form = Form()
         self._asked: dict[Item, asyncio.Future[None]] = {}
+
+    @property
+    def storage_gvk(self) -> GroupVersionKind:
+        """The kind at the storage version."""
+        return self.gvk._replace(version=self.storage_version.rpartition("/")[2])
 
     # -- reading ----------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,8 @@ class CustomStrategy(Strategy):
     is_custom = True
     allows_any_finalizer = True
 
+    scale: ScalePaths | None
+
     def __init__(self, version: Version, schema: CustomSchema, scale: ScalePaths | None) -> None:
         self.has_status = version.subresources is not None and version.subresources.status is not None
         self.scale = scale

@@ -10,7 +10,6 @@ from kapi.api.meta import GroupVersionKind
 from kapi.api.patch.mergepatch import APPLY_PATCH
 from kapi.cache.watchcache import Item, Selection
 from kapi.registry import write as writepath
-from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.encoding import encode
 from kapi.registry.kinds.certificates import ApprovalStrategy
 from kapi.registry.kinds.core.namespaces import NamespaceFinalizeStrategy
@@ -137,11 +136,7 @@ async def _write_scale(context: Context, options: WriteOptions, source: Source) 
 
 def _scales(resource: Resource) -> Scales:
     """The reader and writer of a resource's Scales."""
-    strategy = resource.stored.strategy
-    if isinstance(strategy, CustomStrategy):
-        assert strategy.scale is not None
-        return strategy.scale
-    return _BUILT_IN
+    return resource.stored.strategy.scale or _BUILT_IN
 
 
 def _replicas_paths(context: Context) -> ReplicasPaths:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.codec import json
 from kapi.registry.builtins import GROUPS
-from kapi.registry.custom.store import CustomStore
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -121,7 +120,7 @@ class Discovery:
 
     def _fragment(self, group: str) -> bytes:
         versions = self._catalog.groups[group]
-        resources = tuple((one, _is_going(one)) for by_name in versions.values() for one in by_name.values())
+        resources = tuple((one, _is_terminating(one)) for by_name in versions.values() for one in by_name.values())
         known = self._fragments.get(group)
         if known is None or known.resources != resources:
             known = self._fragments[group] = _Fragment(resources, json.encode(_discovery_group(group, versions)))
@@ -132,12 +131,9 @@ class Discovery:
         store = resource.store
         if store is None:
             return {}
-        gvk = store.gvk
-        if isinstance(store, CustomStore):
-            version = store.storage_version.rpartition("/")[2]
-            if self._catalog.find(gvk.group, version, resource.resource) is None:
-                return {}
-            gvk = gvk._replace(version=version)
+        gvk = store.storage_gvk
+        if resource.custom is not None and self._catalog.find(gvk.group, gvk.version, resource.resource) is None:
+            return {}
         digest = hashlib.sha256(f"{gvk.group}/{gvk.version}/{gvk.kind}".encode()).digest()
         return {"storageVersionHash": base64.b64encode(digest[:8]).decode()}
 
@@ -146,12 +142,12 @@ _GOING = ("delete", "deletecollection", "get", "list", "watch")
 """The verbs of a kind whose definition is being deleted. Updates work, but clients should not rely on them."""
 
 
-def _is_going(resource: Resource) -> bool:
-    return isinstance(resource.store, CustomStore) and resource.store.is_terminating
+def _is_terminating(resource: Resource) -> bool:
+    return resource.store is not None and resource.store.is_terminating
 
 
 def _verbs(resource: Resource) -> list[str]:
-    return list(_GOING if _is_going(resource) else resource.verbs)
+    return list(_GOING if _is_terminating(resource) else resource.verbs)
 
 
 def _entry(resource: Resource) -> Object:
