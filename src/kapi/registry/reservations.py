@@ -1,8 +1,11 @@
 """Reservations: stored records, served by no API, that make a value unique across objects.
 
 A reservation is committed together with the object that takes the value. Its key is compared in that commit, so of two
-servers that choose the same value at the same time, one has to choose again. `storage/keys.py` has the list of them.
-They have the outer form of an object, so that the watch cache holds them as it holds everything else.
+servers that choose the same value at the same time, one has to choose again. They have the outer form of an object, so
+that the watch cache holds them as it holds everything else.
+
+    /registry/reservations/nodeports/<port // 32>       which Services hold the node ports of a block of 32
+    /registry/reservations/resourcenames/<group>        written whenever a definition of the group takes or frees names
 """
 
 from __future__ import annotations

@@ -8,9 +8,7 @@ and every prefix ends with `/`. Pure functions; no I/O.
 Besides objects there are reservations: records that make a value unique across objects, committed together with the
 object that takes the value, so that of two servers one is refused. No API serves them. They lie at
 `/registry/reservations/<what>/<name>`; no API group can have that name, for a group that is not built in has a dot.
-
-    /registry/reservations/nodeports/<port // 32>       which Services hold the node ports of a block of 32
-    /registry/reservations/resourcenames/<group>        written whenever a definition of the group takes or frees names
+`registry/reservations.py` has the list of them.
 """
 
 from __future__ import annotations
