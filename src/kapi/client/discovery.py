@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from kapi.api.errors import ApiError
@@ -19,11 +19,13 @@ from kapi.client.errors import AnswerError, ConnectionLost, TransportTimeout
 from kapi.client.rest import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Coroutine, Iterable, Iterator
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.client.rest import RESTClient
+
+T = TypeVar("T")
 
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AGGREGATED_BETA: Final = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
@@ -96,7 +98,7 @@ class DiscoveryClient:
         async with self._lock:
             if self._known is None:
                 self.rounds += 1
-                core, groups = await asyncio.gather(self._below("/api"), self._below("/apis"))
+                core, groups = await _all(self._below("/api"), self._below("/apis"))
                 parts = [*core, *groups]
                 self._known = Discovered(
                     tuple(resource for part in parts for resource in part.resources),
@@ -142,13 +144,26 @@ class DiscoveryClient:
                     why = "the answer does not describe resources"
             return Discovered((), (version,), ((version, why),))
 
-        return list(await asyncio.gather(*map(ask, versions)))
+        return await _all(*map(ask, versions))
 
 
 def _path(version: GroupVersion) -> str:
     return (
         f"/apis/{quote(version.group)}/{quote(version.version)}" if version.group else f"/api/{quote(version.version)}"
     )
+
+
+async def _all(*requests: Coroutine[Any, Any, T]) -> list[T]:
+    """Wait for all requests, then return their results or raise the first error.
+
+    `asyncio.gather` alone would leave the others running after an error, and their sockets would outlive the client.
+    """
+    results: list[T] = []
+    for result in await asyncio.gather(*requests, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
 
 
 # -- the aggregated form ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kapi.api.meta import GroupVersion
-from kapi.client import AnswerError, DiscoveryClient, RESTClient
+from kapi.client import AnswerError, ConnectionLost, DiscoveryClient, RESTClient
 from kapi.client.rest import JSON
 
 
@@ -202,3 +202,22 @@ def test_group_that_is_stale_is_used_and_named(script, http):
 def test_answer_that_describes_nothing_is_said(script, http):
     with pytest.raises(AnswerError, match="does not describe groups and versions"):
         _discover_aggregated(script, http, {"versions": [{}]})
+
+
+def test_no_request_is_left_running_when_another_one_fails():
+    finished = []
+
+    class Failing:
+        async def send(self, method, path, **options):
+            if path == "/apis":
+                for _ in range(10):  # longer than it takes to pass the other error on
+                    await asyncio.sleep(0)
+                finished.append(path)
+            raise ConnectionLost("reset")
+
+    async def main():
+        with pytest.raises(ConnectionLost, match="reset"):
+            await DiscoveryClient(Failing()).discover()
+        return list(finished)
+
+    assert asyncio.run(main()) == ["/apis"]
