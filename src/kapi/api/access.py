@@ -19,7 +19,7 @@ AnyObject: TypeAlias = dict[str, Any] | msgspec.Struct
 
 
 class OwnerReference(NamedTuple):
-    """Who an object belongs to. `controller` is the one owner that manages it."""
+    """An owner reference. `controller` marks the one owner that manages the object."""
 
     api_version: str
     kind: str
@@ -60,11 +60,6 @@ def name_of(obj: AnyObject) -> str:
     return _text(obj, "name", "name")
 
 
-def generate_name_of(obj: AnyObject) -> str:
-    """`metadata.generateName`, or nothing."""
-    return _text(obj, "generateName", "generate_name")
-
-
 def namespace_of(obj: AnyObject) -> str:
     """`metadata.namespace`, or nothing."""
     return _text(obj, "namespace", "namespace")
@@ -81,12 +76,12 @@ def resource_version_of(obj: AnyObject) -> str:
 
 
 def deletion_timestamp_of(obj: AnyObject) -> str:
-    """When deletion was asked for; nothing when it was not."""
+    """`metadata.deletionTimestamp`, or nothing."""
     return _text(obj, "deletionTimestamp", "deletion_timestamp")
 
 
 def is_deleting(obj: AnyObject) -> bool:
-    """Whether the object is on its way out, waiting for its finalizers."""
+    """Return True once the object has a deletion timestamp."""
     return bool(deletion_timestamp_of(obj))
 
 
@@ -106,7 +101,7 @@ def annotations_of(obj: AnyObject) -> Mapping[str, str]:
 
 
 def finalizers_of(obj: AnyObject) -> Sequence[str]:
-    """Who must agree before the object goes."""
+    """`metadata.finalizers`: all must be removed before the object is deleted."""
     return _read(metadata_of(obj), "finalizers", "finalizers") or ()
 
 

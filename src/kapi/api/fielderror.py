@@ -44,11 +44,6 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
     return FieldError("FieldValueInvalid", field, f"Invalid value: {show(value)}: {detail}")
 
 
-def type_invalid(field: str, value: Any, detail: str) -> FieldError:
-    """The value is of the wrong type."""
-    return FieldError("FieldValueTypeInvalid", field, f"Invalid value: {show(value)}: {detail}")
-
-
 def required(field: str, detail: str = "") -> FieldError:
     """The value is missing."""
     return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")

@@ -51,7 +51,7 @@ class GroupVersion(NamedTuple):
 
 
 class GroupVersionKind(NamedTuple):
-    """What an object says it is."""
+    """The group, version and kind of an object."""
 
     group: str
     version: str
@@ -69,7 +69,7 @@ class GroupVersionKind(NamedTuple):
 
 
 class GroupVersionResource(NamedTuple):
-    """Where objects of a kind are served."""
+    """The group, version and resource name under which objects are served."""
 
     group: str
     version: str

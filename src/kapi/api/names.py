@@ -29,7 +29,6 @@ _WILDCARD = rf"\*\.{_SUBDOMAIN}"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
-_C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _HTTP_HEADER = "[-A-Za-z0-9]+"
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _PERCENT = "[0-9]+%"
@@ -42,7 +41,6 @@ _is_wildcard = re.compile(_WILDCARD).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
-_is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
 _is_http_header = re.compile(_HTTP_HEADER).fullmatch
 _is_http_path = re.compile(_HTTP_PATH).fullmatch
 _is_percent = re.compile(_PERCENT).fullmatch
@@ -126,14 +124,6 @@ _CONFIG_KEY_SENTENCE = _pattern_sentence(
     "KEY_NAME",
     "key-name",
 )
-_C_IDENTIFIER_SENTENCE = _pattern_sentence(
-    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters "
-    "or '_'",
-    _C_IDENTIFIER,
-    "my_name",
-    "MY_NAME",
-    "MyName",
-)
 _HTTP_HEADER_SENTENCE = _pattern_sentence(
     "a valid HTTP header must consist of alphanumeric characters or '-'", _HTTP_HEADER, "X-Header-Name"
 )
@@ -192,7 +182,7 @@ def dns1035_label(name: str, *, prefix: bool = False) -> list[str]:
 
 
 def path_segment(name: str, *, prefix: bool = False) -> list[str]:
-    """What can stand between two slashes of a URL: the only rule for roles, and the least for every kind."""
+    """A segment of a URL path: the only rule for the names of roles, and the least for every kind."""
     if not prefix and name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]
@@ -206,14 +196,6 @@ def generate_name(base: str, rand: random.Random | None = None) -> str:
 
 
 # -- DNS names inside objects ----------------------------------------------------------------------------------------
-
-
-def dns_subdomain_caseless(name: str) -> list[str]:
-    """A subdomain that may have capitals: driver names."""
-    sentences = [_too_many_bytes(_SUBDOMAIN_BYTES)] if byte_length(name) > _SUBDOMAIN_BYTES else []
-    if not (name.isascii() and _is_subdomain(name.lower())):
-        sentences.append(_CASELESS_SUBDOMAIN_SENTENCE)
-    return sentences
 
 
 def dns_subdomain_with_underscore(name: str) -> list[str]:
@@ -311,11 +293,6 @@ def env_var_name(name: str) -> list[str]:
             "a valid environment variable name must consist only of printable ASCII characters other than '='"
         )
     return sentences
-
-
-def c_identifier(name: str) -> list[str]:
-    """Letters, digits and underscores, not starting with a digit."""
-    return [] if _is_c_identifier(name) else [_C_IDENTIFIER_SENTENCE]
 
 
 def port_name(name: str) -> list[str]:

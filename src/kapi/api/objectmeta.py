@@ -33,7 +33,7 @@ class NameRule(Protocol):
     """A kind's rule for names, and for prefixes of generated ones; see `kapi.api.names`."""
 
     def __call__(self, name: str, *, prefix: bool = False) -> list[str]:
-        """What is wrong with the name, as sentences."""
+        """Return what is wrong with the name, as sentences."""
         ...
 
 
@@ -124,7 +124,7 @@ def _namespace_errors(meta: Mapping[str, Any], path: str, *, namespaced: bool) -
 
 
 def _shared_errors(meta: Mapping[str, Any], path: str) -> list[FieldError]:
-    """What create and update both check."""
+    """Validate what create and update have in common."""
     errors: list[FieldError] = []
     if labels := meta.get("labels"):
         errors.extend(validate_labels(labels, f"{path}.labels"))

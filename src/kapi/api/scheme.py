@@ -1,4 +1,4 @@
-"""Which class stands for which kind, and which kind a class or an object is of.
+"""The scheme: which Python class stands for which kind.
 
 `SCHEME` is the one everybody uses: it knows the built-in kinds, whose classes are imported when they are first asked
 for, and every class that was decorated with `@resource`. A `Scheme` of one's own is for tests, and for programs that

@@ -461,7 +461,7 @@ class FieldSelector:
         return _parse_fields(text) if len(text) <= _REMEMBERED_LENGTH else _parse_fields.__wrapped__(text)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether the fields satisfy every requirement."""
+        """Return True if the fields satisfy every requirement."""
         for field, value in self._equal:
             if fields.get(field, "") != value:
                 return False

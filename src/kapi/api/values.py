@@ -175,7 +175,7 @@ class Quantity:
         return Quantity(self.mantissa * factor, self.exponent, self.format)
 
     def scaled_value(self, scale: int) -> int:
-        """How many `10**scale` this is, fractions rounded away from zero, kept within 64 bits."""
+        """Return how many `10**scale` this is, fractions rounded away from zero, kept within 64 bits."""
         shift = self.exponent - scale
         # Twenty digits are past 64 bits already; a longer shift would only cost time.
         scaled = self.mantissa * _power(min(shift, 20)) if shift >= 0 else _round_away(self.mantissa, -shift)
@@ -207,14 +207,14 @@ def _interpret(suffix: str) -> tuple[int, int, str]:
 
 
 def _is_short(size: int, fraction_size: int, exponent: int, form: str) -> bool:
-    """Whether kube-apiserver would hold the number in 64 bits."""
+    """Return True if kube-apiserver would hold the number in 64 bits."""
     if form == BINARY_SI:
         return fraction_size == 0 and size + exponent * 3 // 10 <= 14
     return size <= 18 and exponent - fraction_size >= _NANO
 
 
 def _looks_canonical(digits: str, scale: int, form: str) -> bool:
-    """Whether kube-apiserver prints a short quantity as it was given, be it `+5` or `1.500`."""
+    """Return True if kube-apiserver prints a short quantity as it was given, be it `+5` or `1.500`."""
     if form == BINARY_SI:
         return int(digits) & 7 != 0
     return scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
@@ -270,12 +270,6 @@ def canonical_quantity(value: str | float) -> str:
 # -- int or percent ---------------------------------------------------------------------------------------------------
 
 
-def is_percent(value: int | str) -> bool:
-    """Whether an int-or-string is a percentage."""
-    return isinstance(value, str) and _is_percent(value) is not None
-
-
-_is_percent = re.compile(r"[0-9]+%").fullmatch
 _is_integer = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 
 

@@ -1,1 +1,1 @@
-"""What is served and how it behaves: the catalog, the generic store, the rules of each kind, tables."""
+"""The resources that are served: the catalog, stores, the write path, the strategies of each kind, tables."""

@@ -49,13 +49,13 @@ _METADATA_ORDER = (
 _METADATA_FIELDS = frozenset(_METADATA_ORDER)
 
 
-class _Owner(msgspec.Struct):
+class _OwnerReference(msgspec.Struct):
     uid: str
 
 
 class _Metadata(msgspec.Struct):
     labels: dict[str, str] | None = None
-    owners: list[_Owner] | None = msgspec.field(name="ownerReferences", default=None)
+    owners: list[_OwnerReference] | None = msgspec.field(name="ownerReferences", default=None)
 
 
 class _Selected(msgspec.Struct):

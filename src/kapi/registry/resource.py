@@ -70,7 +70,7 @@ class Resource:
     custom: CustomVersion | None = None
     """The version of the definition of a custom kind; None for built-in kinds."""
     read_schema: Callable[[], ObjectSchema] | None = None
-    """Where the schema comes from; the built-in definitions when not said."""
+    """The function that makes the schema; None for the built-in definitions."""
 
     gvk: GroupVersionKind = field(init=False)
     group_resource: GroupResource = field(init=False)

@@ -37,7 +37,7 @@ class Scales(Protocol):
     """Reads and writes the Scale of objects of one kind at one version."""
 
     replicas: Path
-    """Where the wanted number is, as field sets name it."""
+    """The field set of the wanted number of replicas."""
 
     def read(self, obj: Object) -> Object:
         """The Scale that a GET answers with."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kapi.storage.interface import Entry, Operation, Storage
 
 CATCH_UP_SECONDS = 3.0
-"""How long a writer that lost a race waits for the watch cache to have the state that won."""
+"""The seconds that a writer who lost a race waits for the watch cache to catch up."""
 
 ReadyItem = NewType("ReadyItem", Item)
 """An item that its store can show without waiting: nothing is left to be converted by a webhook."""

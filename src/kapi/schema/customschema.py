@@ -1,5 +1,8 @@
 """The schema of a custom kind at one version, with the interface of `builtin.typed.KindSchema`.
 
+It is compiled from the `openAPIV3Schema` of a definition, which `kapi.registry.kinds.apiextensions` has validated, by
+the parts in `kapi.schema.structural`; `kapi.registry.custom` serves objects by it.
+
 Nothing is compiled until an object needs it, so that a thousand definitions cost little; then each step becomes a
 function on plain objects, once.
 

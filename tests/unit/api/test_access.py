@@ -53,7 +53,6 @@ EMPTY = [
 @pytest.mark.parametrize("obj", FORMS)
 def test_both_forms_say_the_same(obj):
     assert access.name_of(obj) == "a"
-    assert access.generate_name_of(obj) == "a-"
     assert access.namespace_of(obj) == "n"
     assert access.uid_of(obj) == "u"
     assert access.resource_version_of(obj) == "7"

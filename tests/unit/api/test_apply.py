@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ownership_model import SCHEMA, Model, places, shape_of
 
 from kapi.api.ownership import fieldset as fs
-from kapi.api.ownership.apply import APPLY, UPDATE, Claim, FieldConflicts, Owner, Ownership, excluding, only
+from kapi.api.ownership.apply import APPLY, UPDATE, Claim, FieldConflicts, FieldOwner, Ownership, excluding, only
 from kapi.api.ownership.merge import SAME, compare, merge, remove
 from kapi.api.ownership.shape import DEDUCED, field_set, problems
 from kapi.schema.builtin.typed import kind_schema
@@ -54,11 +54,11 @@ writes = st.lists(
 
 
 def applier(manager):
-    return Owner(manager, APPLY, "", "")
+    return FieldOwner(manager, APPLY, "", "")
 
 
 def updater(manager):
-    return Owner(manager, UPDATE, VERSION, "")
+    return FieldOwner(manager, UPDATE, VERSION, "")
 
 
 def update(live, new, claims, manager):
@@ -238,14 +238,14 @@ def test_claims_of_another_version_are_judged_at_that_version():
     rules = Ownership(DEDUCED, "v1", at_version=renamed)
     live = {"apiVersion": "v1", "a": 1, "b": 1}
     claims = {
-        Owner("two", APPLY, "", ""): Claim(fs.of(fs.fields("alpha"), fs.fields("b")), "v2"),
-        Owner("old", UPDATE, "v0", ""): Claim(fs.of(fs.fields("a")), "v0"),
+        FieldOwner("two", APPLY, "", ""): Claim(fs.of(fs.fields("alpha"), fs.fields("b")), "v2"),
+        FieldOwner("old", UPDATE, "v0", ""): Claim(fs.of(fs.fields("a")), "v0"),
     }
     with pytest.raises(FieldConflicts) as raised:
         rules.apply(live, {"apiVersion": "v1", "a": 2}, claims, applier("one"), force=False)
-    assert raised.value.fields == {Owner("two", APPLY, "", ""): {"f:alpha": {}}}
+    assert raised.value.fields == {FieldOwner("two", APPLY, "", ""): {"f:alpha": {}}}
     _, claims = rules.update(live, {"apiVersion": "v1", "a": 2, "b": 1}, claims)
-    assert claims == {Owner("two", APPLY, "", ""): Claim({"f:b": {}}, "v2")}
+    assert claims == {FieldOwner("two", APPLY, "", ""): Claim({"f:b": {}}, "v2")}
 
 
 def test_applying_at_another_version_removes_what_was_applied_at_the_first():

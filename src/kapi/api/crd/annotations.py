@@ -24,7 +24,7 @@ class Unfolded(NamedTuple):
 
 
 def is_union(annotation: Any) -> bool:
-    """Whether it is `A | B`, in either of Python's spellings."""
+    """Return True if it is `A | B`, in either of Python's spellings."""
     return get_origin(annotation) in (Union, types.UnionType)
 
 
@@ -59,7 +59,7 @@ def _without_absence(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _bound(variable: TypeVar) -> Any:
-    """What msgspec takes a type variable for that nothing was put in for."""
+    """Return the type that msgspec takes for an unbound type variable."""
     if variable.__constraints__:
         return Union[variable.__constraints__]  # noqa: UP007
     return Any if variable.__bound__ is None else variable.__bound__

@@ -23,13 +23,13 @@ _OURS = "kapi.api."
 
 
 def class_doc(cls: type) -> str:
-    """What a class says of itself; not what its base says."""
+    """Return the docstring of a class itself, not that of its base."""
     text = cls.__dict__.get("__doc__")
     return _plain(text) if isinstance(text, str) and not cls.__module__.startswith(_OURS) else ""
 
 
 def field_docs(cls: type) -> Docs:
-    """What a class says of its fields, those of its bases included."""
+    """Return the docstrings of the fields of a class, those of its bases included."""
     docs: Docs = {}
     for base in reversed(cls.__mro__):
         module = sys.modules.get(base.__module__)
@@ -40,7 +40,7 @@ def field_docs(cls: type) -> Docs:
 
 @functools.lru_cache(maxsize=64)
 def _module_docs(module: ModuleType) -> dict[str, Docs]:
-    """What the classes of a module say of their fields, by the qualified names of the classes."""
+    """Return the docstrings of the fields of a module's classes, by the qualified names of the classes."""
     try:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):

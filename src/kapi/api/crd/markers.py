@@ -1,4 +1,4 @@
-"""What a schema can say that Python's types cannot: put one or several into `Annotated[...]`.
+"""Markers for `Annotated[...]`: what a schema can say and Python's types cannot.
 
 Limits (`ge`, `le`, `min_length`, `pattern` …), titles and descriptions are `msgspec.Meta`, which msgspec itself checks
 when it decodes; these here are for the definition only. What even they cannot say goes into the `extra_json_schema` of
@@ -52,7 +52,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True, eq=False)  # what unions are made of must have a hash, which not every value has
 class Default:
-    """What the server fills in, where that is not the default of the field in Python.
+    """The default that the server fills in, where it is not the default of the field in Python.
 
     An empty string, list or map means in Python that a field is absent, and is no default of the schema;
     `Annotated[str, Default("")] = ""` makes it one.
@@ -94,7 +94,7 @@ class ListMap:
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """Whether a list is owned as a whole (`atomic`, as it is without this) or item by item, none twice (`set`).
+    """The ownership of a list: as a whole (`atomic`, the default) or item by item, none twice (`set`).
 
     Python's own sets are of type `set`, too; a list keeps its order.
     """
@@ -108,7 +108,7 @@ class ListType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """Whether a map is owned as a whole (`atomic`) or key by key (`granular`, as it is without this)."""
+    """The ownership of a map: as a whole (`atomic`) or key by key (`granular`, the default)."""
 
     name: str
 
@@ -148,7 +148,7 @@ class Nullable:
 
 
 Marker = Rule | Format | Default | ListMap | ListType | MapType | PreserveUnknown | Embedded | Nullable
-"""What changes the schema it is noted on. `Required` is not among them: it changes the schema around it."""
+"""Markers that change the schema they stand on. `Required` is not one: it changes the schema around it."""
 
 Int32: TypeAlias = Annotated[int, Format("int32")]
 IntOrString: TypeAlias = int | str
@@ -174,7 +174,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where the scale sub-resource finds its numbers."""
+    """The paths of the numbers that the scale sub-resource shows."""
 
     spec_replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"

@@ -24,7 +24,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What `@resource` says: how a kind is called and served at one version."""
+    """The arguments of `@resource`: the names of a kind and how it is served at one version."""
 
     gvk: GroupVersionKind
     plural: str
@@ -54,7 +54,7 @@ class Model(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, re
     RULES: ClassVar[tuple[Rule, ...]] = ()
     """Validation rules of the class as a whole. A subclass that has its own replaces those of its base."""
     SCHEMA: ClassVar[Mapping[str, Any]] = _NOTHING
-    """What else the schema of the class says, as it stands in the definition: `{"minProperties": 1}`."""
+    """More fields of the schema of the class, as the definition has them: `{"minProperties": 1}`."""
 
 
 class CustomResource(Model, kw_only=True):
@@ -146,7 +146,7 @@ def resource(
 
 
 def naming_of(cls: type[CustomResource]) -> Naming:
-    """What `@resource` said of a class; TypeError when it was not decorated itself."""
+    """Return the arguments of `@resource` for a class; raises TypeError when it was not decorated itself."""
     naming = cls.__dict__.get("naming")
     if not isinstance(naming, Naming):
         raise TypeError(f"{cls.__qualname__} has no kind: decorate it with @resource(...)")

@@ -45,7 +45,7 @@ class UnsupportedType(TypeError):
 
 
 class _Place(NamedTuple):
-    """Where the walk is, and inside of which classes."""
+    """A position in the types of a kind, with the classes around it."""
 
     path: str
     above: tuple[Any, ...] = ()
@@ -231,7 +231,7 @@ def _struct(annotation: Any, place: _Place, *, is_whole: bool) -> Schema:
 
 
 def _add_own(schema: Schema, cls: type[msgspec.Struct]) -> None:
-    """What a class says of itself as a whole. A class that is no `Model` may have fields of these names."""
+    """Return what a class says of itself as a whole. A class that is no `Model` may have fields of these names."""
     rules, extra = getattr(cls, "RULES", ()), getattr(cls, "SCHEMA", {})
     if isinstance(rules, tuple | list):
         annotate(schema, (rule for rule in rules if isinstance(rule, Rule)), "object")
@@ -299,7 +299,7 @@ def _is_object(cls: type[msgspec.Struct]) -> bool:
 
 
 def _head(annotation: Any, place: _Place) -> Schema:
-    """What every object has; servers allow no more than a type there, and limits of names."""
+    """Return what every object has; servers allow no more than a type there, and limits of names."""
     head: Schema = {name: {"type": kind} for name, kind in _HEAD.items()}
     for info in _fields(annotation, place):
         if info.encode_name == "metadata":

@@ -63,7 +63,7 @@ def _properties(tag_field: str, members: Sequence[Member]) -> Schema:
 
 
 def _agreed(name: str, schemas: list[Schema], *, everywhere: bool) -> Schema:
-    """What the members that have a field say of it. A default is kept if all have it: others would be given it, too."""
+    """Return the schema of a field that some members have. A default is kept if all have it; others would get it too."""
     first = schemas[0]
     if any(_without(schema, "description") != _without(first, "description") for schema in schemas):
         raise Disagreement(name)

@@ -105,7 +105,7 @@ class _Parser:
         self.at = 0
 
     def template(self) -> list[list[Step]]:
-        """What is in braces, each pair an action, and the texts between them."""
+        """Return the actions, which are in braces, and the texts between them."""
         found: list[list[Step]] = []
         while self.at < len(self.text):
             if self.text[self.at] == "{":

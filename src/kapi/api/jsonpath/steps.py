@@ -31,7 +31,7 @@ class Failed(JSONPathError):
 
 
 class Effort:
-    """What one search may still touch."""
+    """The number of values that one search may still touch."""
 
     __slots__ = ("left",)
 
@@ -154,7 +154,7 @@ def _check_bounds(first: int, last: int, length: int, values: list[Any]) -> None
 
 
 def union(members: Sequence[Sequence[Step]]) -> Step:
-    """What each member finds, one after the other."""
+    """Return the values that the members find, one after the other."""
 
     def gather(values: list[Any], effort: Effort) -> list[Any]:
         found: list[Any] = []

@@ -1,4 +1,4 @@
-"""Who owns which field, and what a write does to it: the rules of server-side apply, without the wire.
+"""Field ownership: the rules of server-side apply, without the wire format.
 
 An owner has a claim: a set of fields, at an API version. An update moves the fields it changed from the claims of
 others to its own. An apply merges a configuration into the object; its claim is then what the configuration mentions.
@@ -55,8 +55,8 @@ NEVER_OWNED: Final = fieldset.of(
 _HIDDEN: Final = frozenset(step[2:] for step in NEVER_OWNED["f:metadata"] if step != fieldset.SELF)
 
 
-class Owner(NamedTuple):
-    """Who has a claim. One who applies is the same at every version, so `api_version` is empty for it."""
+class FieldOwner(NamedTuple):
+    """A manager that owns fields. One that applies is the same at every version, so its `api_version` is empty."""
 
     manager: str
     operation: str
@@ -65,14 +65,14 @@ class Owner(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What an owner owns, in the order of the wire, and when that last changed anything."""
+    """The fields of an owner, and when it last changed one of them."""
 
     fields: FieldSet
     api_version: str
     time: str | None = None
 
 
-Claims = dict[Owner, Claim]
+Claims = dict[FieldOwner, Claim]
 
 
 class ConversionFailed(Exception):
@@ -86,7 +86,7 @@ class ConversionFailed(Exception):
 class FieldConflicts(Exception):
     """An apply would change fields that others claim: for each of them, which."""
 
-    def __init__(self, fields: dict[Owner, FieldSet]) -> None:
+    def __init__(self, fields: dict[FieldOwner, FieldSet]) -> None:
         super().__init__()
         self.fields = fields
 
@@ -137,7 +137,7 @@ class Ownership:
         self.has_fixed_schema = has_fixed_schema
 
     def update(self, live: Object, new: Object, claims: Claims) -> tuple[FieldSet, Claims]:
-        """What a write changed or added, and the claims of everybody once that is taken from them."""
+        """Return the fields that a write changed or added, and the claims of all managers without them."""
         claims = self._reconciled(live, claims)
         comparison = self._compare(live, new)
         if comparison is SAME:
@@ -147,7 +147,7 @@ class Ownership:
         return fieldset.ordered(taken), _without(_without(claims, contested), lost)
 
     def apply(
-        self, live: Object, config: Object, claims: Claims, owner: Owner, *, force: bool
+        self, live: Object, config: Object, claims: Claims, owner: FieldOwner, *, force: bool
     ) -> tuple[Object, Claims]:
         """The merged object and the claims. Raises `FieldConflicts` unless forced.
 
@@ -207,11 +207,11 @@ class Ownership:
         return comparison if any(comparison) else SAME
 
     def _contest(
-        self, comparison: Comparison, old: Object, new: Object, claims: Claims, owner: Owner | None
-    ) -> tuple[dict[Owner, FieldSet], dict[Owner, FieldSet]]:
+        self, comparison: Comparison, old: Object, new: Object, claims: Claims, owner: FieldOwner | None
+    ) -> tuple[dict[FieldOwner, FieldSet], dict[FieldOwner, FieldSet]]:
         """For everybody else, which of their fields were changed, and which are gone."""
-        contested: dict[Owner, FieldSet] = {}
-        lost: dict[Owner, FieldSet] = {}
+        contested: dict[FieldOwner, FieldSet] = {}
+        lost: dict[FieldOwner, FieldSet] = {}
         versions: dict[str, Comparison | None] = {self.api_version: comparison}
         for who, claim in claims.items():
             if who == owner:
@@ -298,7 +298,7 @@ def _difference(shape: Shape, whole: Object, part: Object) -> FieldSet:
     return fieldset.difference(before, ensure_named(shape, field_set(shape, part)))
 
 
-def _without(claims: Claims, taken: dict[Owner, FieldSet]) -> Claims:
+def _without(claims: Claims, taken: dict[FieldOwner, FieldSet]) -> Claims:
     """The claims without what was taken from them; owners left with nothing are gone."""
     if not taken:
         return claims

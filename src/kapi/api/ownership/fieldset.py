@@ -65,7 +65,7 @@ def fields(*names: str) -> Path:
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in either set."""
+    """Return the union of two sets."""
     if not one or one is other:
         return other
     return _union(one, other) if other else one
@@ -91,7 +91,7 @@ def with_self(below: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in both sets."""
+    """Return the intersection of two sets."""
     if not one or not other:
         return LEAF
     return _intersection(one, other) or LEAF
@@ -114,7 +114,7 @@ def _intersection(one: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in the first set and not in the second. A place in the second takes nothing below it with it."""
+    """Return the difference of two sets. A place in the second takes nothing below it with it."""
     if not one or not other:
         return one
     return _difference(one, other) or LEAF
@@ -140,7 +140,7 @@ def _difference(one: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in the first set, without the places of the second and everything below them."""
+    """Return the first set without the places of the second and everything below them."""
     if not one or not other:
         return one
     return _recursive_difference(one, other) or LEAF
@@ -201,7 +201,7 @@ def _matching(one: FieldSet, pattern: FieldSet) -> FieldSet | None:
 
 
 def contains(one: FieldSet, path: Path) -> bool:
-    """Whether the place itself is in the set."""
+    """Return True if the place itself is in the set."""
     node: FieldSet | None = one
     for step in path:
         node = node.get(step) if node is not None else None

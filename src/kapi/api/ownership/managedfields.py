@@ -27,7 +27,7 @@ from kapi.api.ownership.apply import (
     Claims,
     ConversionFailed,
     FieldConflicts,
-    Owner,
+    FieldOwner,
     Ownership,
     listed,
     without_identity,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Entry = dict[str, Any]
 
 MOST_UPDATERS: Final = 10
-"""How many entries of updates an object keeps; the oldest are put together beyond that."""
+"""The number of update entries an object keeps; beyond it the oldest are merged."""
 ANCIENT: Final = "ancient-changes"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 UNKNOWN: Final = "unknown"
@@ -83,10 +83,10 @@ def stored(entries: list[Entry] | None) -> Claims:
     return {_owner(entry): Claim(entry["fieldsV1"], entry["apiVersion"], entry.get("time")) for entry in entries or ()}
 
 
-def _owner(entry: Entry) -> Owner:
+def _owner(entry: Entry) -> FieldOwner:
     operation = entry["operation"]
     api_version = "" if operation == APPLY else entry["apiVersion"]
-    return Owner(entry.get("manager", ""), operation, api_version, entry.get("subresource", ""))
+    return FieldOwner(entry.get("manager", ""), operation, api_version, entry.get("subresource", ""))
 
 
 def encode(claims: Claims) -> list[Entry]:
@@ -102,7 +102,7 @@ def _entry_order(entry: Entry) -> tuple[str, ...]:
     return tuple(entry.get(part, "") for part in parts)
 
 
-def _entry(owner: Owner, claim: Claim) -> Entry:
+def _entry(owner: FieldOwner, claim: Claim) -> Entry:
     entry: Entry = {"manager": owner.manager, "operation": owner.operation, "apiVersion": claim.api_version}
     if not owner.manager:
         del entry["manager"]
@@ -116,7 +116,7 @@ def _entry(owner: Owner, claim: Claim) -> Entry:
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a client asks to forget all ownership: by an empty list, or by one empty entry."""
+    """Return True if a client asks to forget all ownership: by an empty list, or by one empty entry."""
     return isinstance(entries, list) and (not entries or (len(entries) == 1 and not any(entries[0].values())))
 
 
@@ -143,12 +143,12 @@ def capped(claims: Claims) -> Claims:
         return claims
     claims = dict(claims)
     updaters.sort(key=lambda owner: (claims[owner].time or "", _identity(owner)))
-    first: dict[str, Owner] = {}
+    first: dict[str, FieldOwner] = {}
     for owner in updaters:
         if excess <= 0:
             break
         claim = claims[owner]
-        bucket = Owner(ANCIENT, UPDATE, claim.api_version, "")
+        bucket = FieldOwner(ANCIENT, UPDATE, claim.api_version, "")
         if claim.api_version not in first:
             first[claim.api_version] = owner
             continue
@@ -162,7 +162,7 @@ def capped(claims: Claims) -> Claims:
     return claims
 
 
-def _identity(owner: Owner) -> str:
+def _identity(owner: FieldOwner) -> str:
     """An owner as text, by which owners are sorted."""
     parts = zip(("manager", "operation", "apiVersion", "subresource"), owner, strict=True)
     return _encode({key: value for key, value in parts if value}).decode()
@@ -226,7 +226,7 @@ class FieldManager:
             metadata["managedFields"] = entries
 
     def _sent(self, sent: Any, before: list[Entry] | None) -> Claims | None:
-        """What the client says; None when the stored entries stand."""
+        """Return what the client says; None when the stored entries stand."""
         if self._subresource or sent is None or sent == before:
             return None
         if is_reset(sent):
@@ -255,7 +255,7 @@ class FieldManager:
             return None
 
     def _fits(self, obj: Object) -> bool:
-        """Whether an object has the shape of its schema. Objects of kinds whose schema never changes were decoded."""
+        """Return True if an object fits its schema. Objects of kinds whose schema never changes were decoded."""
         rules = self._ownership
         return rules.has_fixed_schema or not problems(rules.shape, obj, repeats=True)
 
@@ -264,7 +264,7 @@ class FieldManager:
         taken, claims = self._ownership.update(live, new, claims)
         if not taken:
             return claims
-        owner = Owner(manager or UNKNOWN, UPDATE, self._kind.api_version, self._subresource)
+        owner = FieldOwner(manager or UNKNOWN, UPDATE, self._kind.api_version, self._subresource)
         previous = claims[owner].fields if owner in claims else LEAF
         fields = fieldset.union(previous, taken)
         return {**claims, owner: Claim(fields, self._kind.api_version, format_time(now))}
@@ -306,8 +306,8 @@ class FieldManager:
             lastapplied.follow(result, config)
         return result
 
-    def _applier(self, manager: str) -> Owner:
-        return Owner(manager or UNKNOWN, APPLY, "", self._subresource)
+    def _applier(self, manager: str) -> FieldOwner:
+        return FieldOwner(manager or UNKNOWN, APPLY, "", self._subresource)
 
     def _merge(
         self, live: Object, config: Object, claims: Claims, manager: str, *, force: bool
@@ -325,7 +325,7 @@ class FieldManager:
         raise _conflict(found)
 
     def _check(self, config: Object) -> None:
-        """Whether a configuration is one for this endpoint, and fits the schema."""
+        """Return True if a configuration is one for this endpoint, and fits the schema."""
         named = _kind_of(config)
         if named != (self._kind.group, self._kind.version, self._kind.kind):
             raise BadRequest(f"invalid object type: {_kind_text(*named)}")
@@ -360,7 +360,7 @@ def _text(obj: Object, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _conflict(found: dict[Owner, FieldSet]) -> Conflict:
+def _conflict(found: dict[FieldOwner, FieldSet]) -> Conflict:
     """The answer to an apply that would change what others own."""
     by_owner = [(owner, list(fieldset.paths(found[owner]))) for owner in sorted(found, key=_identity)]
     causes = [
@@ -383,7 +383,7 @@ def _conflict(found: dict[Owner, FieldSet]) -> Conflict:
     return Conflict(f"Apply failed with {message}", details={"causes": causes})
 
 
-def _shown(owner: Owner) -> str:
+def _shown(owner: FieldOwner) -> str:
     shown = quote(owner.manager)
     if owner.subresource:
         shown += f" with subresource {quote(owner.subresource)}"
@@ -396,7 +396,7 @@ SCALE_VERSION: Final = "autoscaling/v1"
 _REPLICAS: Final = fieldset.fields("spec", "replicas")
 
 ReplicasPaths = dict[str, "Path | None"]
-"""Where the replicas are, by version of the scaled kind; None for a version that cannot be scaled."""
+"""The path of the replicas by version of the scaled kind; None for a version that cannot be scaled."""
 
 
 def scale_entries(entries: list[Entry] | None, replicas: ReplicasPaths) -> list[Entry]:

@@ -22,12 +22,12 @@ _MISSING: Final[Any] = object()
 
 
 def same(shape: Shape, one: Any, other: Any) -> bool:
-    """Whether two values are equal. Numbers are by their value; a number is never a boolean."""
+    """Return True if two values are equal. Numbers are by their value; a number is never a boolean."""
     return bool(one == other) and (not shape.is_loose or _alike(one, other))
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether equal values are equal without taking 1 for true."""
+    """Return True if equal values are equal without taking 1 for true."""
     if isinstance(one, dict):
         return all(_alike(value, other[key]) for key, value in one.items())
     if isinstance(one, list):
@@ -39,7 +39,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 class Comparison(NamedTuple):
-    """What a change did. No field is in more than one of the sets."""
+    """The fields that a change removed, modified and added. No field is in more than one of the sets."""
 
     removed: FieldSet
     modified: FieldSet
@@ -53,12 +53,12 @@ class Comparison(NamedTuple):
 SAME: Final = Comparison(LEAF, LEAF, LEAF)
 
 Changes = tuple["FieldSet | None", "FieldSet | None", "FieldSet | None"]
-"""What was removed, modified and added at and below a place."""
+"""The fields removed, modified and added at and below a place."""
 _MODIFIED: Final[Changes] = (None, LEAF, None)
 
 
 def compare(shape: Shape, old: Any, new: Any) -> Comparison:
-    """What changed from one object to another. Raises `InvalidValue` for items that cannot be told apart."""
+    """Return what changed from one object to another. Raises `InvalidValue` for items that cannot be told apart."""
     changes = _compare(shape, old, new)
     if changes is None:
         return SAME

@@ -296,7 +296,7 @@ def reconcile(shape: Shape, owned: FieldSet) -> FieldSet:
 
 
 def problems(shape: Shape, value: Any, *, repeats: bool = False) -> list[str]:
-    """What keeps a value from its shape: unknown fields, wrong types, items that cannot be told apart.
+    """Return what keeps a value from its shape: unknown fields, wrong types, items that cannot be told apart.
 
     With `repeats`, for what is not merged but only compared, items of a list may have the same key.
     """

@@ -123,7 +123,7 @@ def three_way_json_merge_patch(original: Map, modified: Map, current: Map) -> Ma
 
 
 class _Wanted(NamedTuple):
-    """Which differences go into a patch. `order` asks for the order of merging lists where they differ."""
+    """The differences that go into a patch. `order` includes the order of merging lists where it differs."""
 
     changes: bool = True
     deletions: bool = True
@@ -215,7 +215,7 @@ def _diff_maps(patch: Map, key: str, before: list[Any], after: list[Any], node: 
 def _changed_items(
     unmatched: dict[bytes, list[Map]], after: list[Any], keys: list[bytes], node: MergeNode, wanted: _Wanted
 ) -> list[Map]:
-    """What to send of the items of `after`; takes those they are compared with out of `unmatched`."""
+    """Return what to send of the items of `after`; takes those they are compared with out of `unmatched`."""
     merge_key = node.merge_key or ""
     retains_keys = _has_strategy(node, "retainKeys")
     positions = {identity: position for position, identity in reversed([*enumerate(keys)])}
@@ -307,7 +307,7 @@ def _combine_items(
 
 
 def _is_conflict(patch: Map, changes: Map, node: MergeNode | None) -> bool:
-    """Whether two patches do different things to a field both touch. Additions to and deletions from a set never do."""
+    """Return True if two patches do different things to one field. Additions to and deletions from a set never do."""
     if patch.get(_DIRECTIVE) != changes.get(_DIRECTIVE):
         return True
     return any(

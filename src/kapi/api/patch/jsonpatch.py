@@ -146,7 +146,7 @@ class _Run:
         return here, pointer[-1]
 
     def _read(self, pointer: Pointer | None) -> Any:
-        """What a pointer names; a missing key of an object reads as null."""
+        """Return the value at a pointer; a missing key of an object reads as null."""
         if pointer is None:
             raise PatchApplyError("doc is missing path")
         here = self.document

@@ -1,4 +1,4 @@
-"""What the kinds of patch share (media types, errors), and the simplest: the JSON merge patch (RFC 7386).
+"""The JSON merge patch (RFC 7386), and what all kinds of patch share: media types and errors.
 
     PatchError
     ├── PatchDecodeError    the patch is no patch at all: 400, the text is the whole message

@@ -42,11 +42,11 @@ Identity = Callable[[Any], Hashable]
 
 
 class MergeNode(Protocol):
-    """What merging needs to know about one place of a schema."""
+    """The merge rules of one place of a schema."""
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """How the value here merges: `merge`, `replace`, `retainKeys`, or nothing."""
+        """The patch strategies of this place: `merge`, `replace`, `retainKeys`, or none."""
         ...
 
     @property
@@ -361,7 +361,7 @@ def _positions(items: list[Any], identity: Identity) -> dict[Hashable, int]:
 
 
 def _by_key(merge_key: str) -> Identity:
-    """What tells items apart: their merge key, or themselves."""
+    """Return the identity of an item: its merge key, or itself."""
     if not merge_key:
         return _identity
 

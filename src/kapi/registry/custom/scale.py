@@ -35,7 +35,7 @@ class _AccessError(ValueError):
 
 
 class ScalePaths:
-    """Where one version of a custom kind keeps its replicas and its selector.
+    """The scale sub-resource of one version of a custom kind: where its replicas and its selector are.
 
     `replicas` is the path of the wanted number, as field sets name it.
     """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kapi.storage.interface import Operation
 
 MOST_FORMS = 8
-"""How many forms of one object are remembered; beyond that the oldest, perhaps of a former schema, is dropped."""
+"""The number of encoded forms of one object that are cached; beyond it the oldest is dropped."""
 
 
 class Form:
@@ -60,7 +60,7 @@ class CustomStore(Store):
     is_retired = False
     """True once the definition has changed: requests that still hold this store must not write with it."""
     definition_key: str
-    """Where the definition lies in storage."""
+    """The storage key of the definition."""
 
     def configure(
         self,

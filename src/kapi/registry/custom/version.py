@@ -31,7 +31,7 @@ class Names(msgspec.Struct, rename="camel"):
 
 
 class Scale(msgspec.Struct, rename="camel"):
-    """Where the scale sub-resource finds its numbers."""
+    """The paths of the numbers that the scale sub-resource shows."""
 
     spec_replicas_path: str
     status_replicas_path: str

@@ -113,7 +113,7 @@ def _hook_errors(path: str, hook: dict[str, Any], side_effects: tuple[str, ...])
 
 
 def client_config_errors(path: str, config: dict[str, Any]) -> list[FieldError]:
-    """Where a webhook is: a URL or a Service."""
+    """Validate the address of a webhook: a URL or a Service."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(path, "exactly one of url or service is required")]
@@ -305,7 +305,7 @@ class AdmissionPolicyBindingStrategy(Strategy):
     tracks_generation = True
 
     def default(self, obj: Object) -> None:
-        """What a binding matches."""
+        """Fill in the defaults of what a binding matches."""
         _default_match(spec_of(obj).get("matchResources"))
 
 

@@ -31,7 +31,7 @@ class APIServiceStrategy(Strategy):
             service.setdefault("port", 443)
 
     def prepare_create(self, write: Write, obj: Object) -> None:
-        """What is served here is available; others have to be asked first."""
+        """Set the Available condition: true for what this server serves, unknown for others."""
         fieldrules.spec_of(obj)
         obj["status"] = {}
         if "service" not in obj["spec"]:

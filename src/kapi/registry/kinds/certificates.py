@@ -154,7 +154,7 @@ def _request_errors(obj: Object, old: Object | None) -> list[FieldError]:
 
 
 def _pem_complaint(request: str) -> str:
-    """Why base64 text is not a PKCS#10 request in PEM, or nothing."""
+    """Return why base64 text is not a PKCS#10 request in PEM, or nothing."""
     from cryptography import x509
 
     pem = base64.b64decode(request)
@@ -169,7 +169,7 @@ def _pem_complaint(request: str) -> str:
 
 
 def _certificate_errors(certificate: str) -> list[FieldError]:
-    """What a signer hands out is a chain of PEM certificates."""
+    """Validate that what a signer issued is a chain of PEM certificates."""
     from cryptography import x509
 
     pem = base64.b64decode(certificate)

@@ -305,7 +305,7 @@ def _queuing_errors(path: str, queuing: dict[str, Any]) -> list[FieldError]:
 
 
 def _entropy_bits(queues: int, hand: int) -> int:
-    """How many bits of hash it takes to deal such a hand."""
+    """Return the number of hash bits that dealing such a hand takes."""
     return math.ceil(math.log2(queues) * hand)
 
 

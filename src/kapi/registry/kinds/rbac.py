@@ -22,7 +22,7 @@ SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 
 
 class _RbacStrategy(Strategy):
-    """What all four kinds share: any name that fits into a URL, and PUT creates."""
+    """The base of all four kinds: any name that is a path segment is valid, and PUT creates."""
 
     allow_create_on_update = True
 

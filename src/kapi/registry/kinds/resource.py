@@ -55,7 +55,7 @@ class ResourceClaimStrategy(Strategy):
         _default_requests(spec_of(obj))
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """What is claimed stays."""
+        """Validate that the spec is unchanged."""
         return _frozen_spec_errors(obj, old)
 
 

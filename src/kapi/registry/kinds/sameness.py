@@ -1,4 +1,4 @@
-"""When two objects say the same thing, and what a person is shown when they do not.
+"""Semantic equality of objects, and the difference that messages show.
 
 Immutability is a matter of meaning: a field sent as its zero value (`false`, `0`, `""`, `[]`, `{}`) says the same as
 the field left out, because typed clients drop such fields on their way through. Maps whose keys users choose
@@ -18,7 +18,7 @@ _USER_KEYED = frozenset({"labels", "annotations", "matchLabels", "nodeSelector",
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values mean the same; absent (None) equals any zero value."""
+    """Return True if two JSON values mean the same; absent (None) equals any zero value."""
     if left == right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):

@@ -2,7 +2,8 @@
 
 Made from that of v1 with its differences: parts of versions may be in the spec, columns spell `JSONPath`, the fields of
 the webhook are in the conversion. One thing is ours: fields of `names` that were put next to it are decoded and kept,
-so that validation can report them. Has the interface of `kapi.schema.builtin.typed.KindSchema`.
+so that validation can report them. Has the interface of `kapi.schema.builtin.typed.KindSchema`. The conversion between
+the two versions is in `kapi.registry.kinds.apiextensions.v1beta1`.
 """
 
 from __future__ import annotations

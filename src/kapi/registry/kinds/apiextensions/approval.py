@@ -21,23 +21,23 @@ MISSING, INVALID, APPROVED, BYPASSED = (
     "ApprovedAnnotation",
     "UnapprovedAnnotation",
 )
-"""What the annotation says; also the reasons of the condition about it."""
+"""The states of the approval annotation, which are also the reasons of its condition."""
 
 
 class Approval(NamedTuple):
-    """What the annotation of a definition says, and that in words."""
+    """The state of the approval annotation of a definition, and a message about it."""
 
     state: str
     message: str
 
 
 def is_protected(group: str) -> bool:
-    """Whether a group is one of the community's."""
+    """Return True if a group is protected: a subdomain of k8s.io or kubernetes.io."""
     return any(group == domain or group.endswith(f".{domain}") for domain in _DOMAINS)
 
 
 def approval_of(annotations: Mapping[str, str] | None) -> Approval:
-    """What the annotations say about the approval of a definition."""
+    """Return what the annotations say about the approval of a definition."""
     value = (annotations or {}).get(ANNOTATION, "")
     if not value:
         return Approval(MISSING, f"{_MUST}, {_PROPOSAL}")

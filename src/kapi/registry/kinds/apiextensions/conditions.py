@@ -41,7 +41,7 @@ _ALWAYS_SHOWN: Final = ("plural", "kind")
 
 
 class State(NamedTuple):
-    """What a condition is to say."""
+    """The status, reason and message of a condition."""
 
     status: str
     reason: str
@@ -74,7 +74,7 @@ def find(definition: Object, kind: str) -> Condition | None:
 
 
 def is_true(definition: Object, kind: str) -> bool:
-    """Whether a condition is there and true."""
+    """Return True if a condition is there and true."""
     return (find(definition, kind) or {}).get("status") == "True"
 
 
@@ -237,7 +237,7 @@ def _taken(definition: Object, others: Iterable[Object]) -> tuple[set[str], set[
 
 
 def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
-    """Why a name, or a list of short names, cannot be had; empty when it can."""
+    """Return why a name, or a list of short names, is not accepted; empty if it is."""
     if (wanted or None) == (held or None):
         return ""
     names = wanted if isinstance(wanted, list) else [wanted or ""]
@@ -292,7 +292,7 @@ def _update_approval(definition: Object, now: dt.datetime) -> None:
 
 
 def begin_deletion(definition: Object, now: dt.datetime) -> None:
-    """What a deletion does to a definition besides its timestamp: the finalizer, and a word about what comes."""
+    """Begin the deletion of a definition: set the finalizer and the Terminating condition."""
     metadata = definition["metadata"]
     finalizers = metadata.get("finalizers") or []
     if FINALIZER not in finalizers:

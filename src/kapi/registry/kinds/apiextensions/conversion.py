@@ -25,7 +25,7 @@ _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
 
 
 def client_config(conversion: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Where the webhook of a conversion is; None when it does not say."""
+    """Return where the webhook of a conversion is; None when it does not say."""
     webhook = (conversion or {}).get("webhook") or {}
     config: Mapping[str, Any] | None = webhook.get("clientConfig")
     return config
@@ -37,7 +37,7 @@ def review_versions(conversion: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_recognized(versions: list[str]) -> bool:
-    """Whether there is a review version that both sides speak; an empty list says nothing."""
+    """Return True if there is a review version that both sides speak; an empty list says nothing."""
     return not versions or any(version in REVIEW_VERSIONS for version in versions)
 
 
@@ -88,7 +88,7 @@ def _review_errors(versions: list[str], path: str, *, recognized: bool) -> list[
 
 
 def bundle_problem(bundle: str | None) -> str:
-    """What is wrong with a `caBundle` (PEM in base64), in kube-apiserver's words; empty when nothing is."""
+    """Return what is wrong with a `caBundle` (PEM in base64), in kube-apiserver's words; empty when nothing is."""
     if not bundle:
         return ""
     problem = "no valid certificate authority data seen"

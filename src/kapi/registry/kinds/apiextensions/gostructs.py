@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Props = Mapping[str, Any]
 
 MOST_SCHEMAS: Final = 200
-"""How many schemas, nested ones included, are shown in one message."""
+"""The number of schemas, nested ones included, that one message shows."""
 
 _HTML: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -159,7 +159,7 @@ FIELDS: Final[tuple[tuple[str, str, int, Any], ...]] = (
 
 
 class _Budget:
-    """How many schemas one message may still show."""
+    """The number of schemas that one message may still show."""
 
     def __init__(self) -> None:
         self._left = MOST_SCHEMAS

@@ -1,4 +1,4 @@
-"""How strictly a definition is validated.
+"""The options of validation: which rules a definition may break because it is stored that way already.
 
 A rule that came later must not keep people from changing a definition that was stored before it, so most rules about
 schemas are only enforced when the stored definition obeys them already. And definitions that come in as v1beta1 are
@@ -32,7 +32,7 @@ _NO_DEFAULTS = "(cannot set default values in apiextensions.k8s.io/v1beta1 CRDs,
 
 
 class ValidationOptions:
-    """What a new definition, or a new state of one (`old` is the stored one), may get away with."""
+    """The rules that apply to a new definition, or to a new state of one (`old` is the stored one)."""
 
     def __init__(self, old: Object | None, *, legacy: bool) -> None:
         self._old = old

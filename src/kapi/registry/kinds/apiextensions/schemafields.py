@@ -1,4 +1,4 @@
-"""What may stand in the schema of a definition, place by place: the rules that are not about its structure.
+"""The fields of a schema in a definition: those that are not supported, and those that contradict each other.
 
 Whether a schema is structural, whether its defaults fit, and whether its validation rules compile is validated
 elsewhere (`kapi.schema`); here are the fields that are not supported at all, and those that contradict each other.
@@ -43,12 +43,12 @@ _AT_ROOT: Final = (
     "MinLength", "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties",
     "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations",
 )  # fmt: skip
-"""What may stand at the root beside a status sub-resource, whose schema is taken out of the root's properties."""
+"""The fields allowed at the root of a schema with a status sub-resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """How strictly schemas are validated: what is stored already may stay as it is."""
+    """The options for the fields of schemas: what is stored already may stay as it is."""
 
     allow_defaults: bool = True
     no_defaults_because: str = ""
@@ -60,7 +60,7 @@ class Strictness:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in a schema the walk is, as far as rules depend on it."""
+    """A position in a schema, as far as rules depend on it."""
 
     strictness: Strictness
     in_metadata: bool = False
@@ -282,7 +282,7 @@ def _key_errors(keys: list[str], items: Props, path: Path) -> Iterator[FieldErro
 
 
 def incomplete_keys(props: Props, path: Path) -> Iterator[FieldError]:
-    """What is wrong with the items and keys of a set or a keyed list: they must always be there."""
+    """Validate the items and keys of a set or a keyed list: they must always be there."""
     relation, items = props.get(_LIST_TYPE), props.get("items")
     if relation not in ("set", "map") or not isinstance(items, dict):
         return

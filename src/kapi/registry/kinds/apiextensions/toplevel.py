@@ -1,4 +1,4 @@
-"""What the versions of a definition have in common.
+"""The top-level fields of a definition: what all its versions have in common.
 
 kube-apiserver keeps a definition in a form where schema, sub-resources, columns and selectable fields stand once, above
 the versions, when all versions agree on them. Its error messages name fields as they are in that form, and v1beta1
@@ -21,14 +21,14 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class TopLevel(NamedTuple):
-    """What all versions agree on, and what is left in each of them."""
+    """The fields that all versions agree on, and what is left in each version."""
 
     shared: dict[str, Any]
     versions: list[dict[str, Any]]
 
 
 def identical(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same, told apart as JSON does: `1`, `1.0` and `true` are three values."""
+    """Return True if two JSON values are the same, told apart as JSON does: `1`, `1.0` and `true` are three values."""
     return bool(left == right) and bool(_canonical(left) == _canonical(right))
 
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 V1, V1BETA1 = "apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"
 
 _TITLES: Final = {field: field for field in SHARED} | {"schema": "validation"}
-"""What the parts of a version are called above all versions."""
+"""The names of top-level fields, by their names in a version."""
 _MARKS: Final = frozenset({"version", *(field for field, _ in ABOVE), *NAME_FIELDS})
 
 
 def is_marked(obj: Object) -> bool:
-    """Whether an object in today's form came in as v1beta1 and was not validated yet."""
+    """Return True if an object in today's form came in as v1beta1 and was not validated yet."""
     return "version" in (obj.get("spec") or {})
 
 

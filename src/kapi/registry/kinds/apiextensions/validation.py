@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition must look like: names, versions, what is asked of its schemas, what may change.
+"""Validation of a CustomResourceDefinition: names, versions, schemas, and what may change.
 
 Fields are named in messages as kube-apiserver names them, which is as they stand when what all versions agree on is
 taken out of them (`toplevel`). The rules of single schemas are in `schemafields`, those of conversion in
@@ -177,7 +177,7 @@ def _scope_errors(scope: str) -> list[FieldError]:
 
 
 def _presence_errors(spec: Props, split: TopLevel, options: ValidationOptions) -> list[FieldError]:
-    """Where a schema is missing, and where defaults have none to be applied by."""
+    """Validate that every version has a schema, and that defaults have one to be applied by."""
     errors: list[FieldError] = []
     preserves = bool(spec.get("preserveUnknownFields"))
     if schema_of(split.shared) is None and (options.needs_schemas or not preserves):
@@ -194,7 +194,7 @@ def _presence_errors(spec: Props, split: TopLevel, options: ValidationOptions) -
 
 
 def _needs_structure(spec: Props, options: ValidationOptions) -> bool:
-    """Whether schemas must be structural: to prune by, to default by, and for every extension."""
+    """Return True if schemas must be structural: to prune by, to default by, and for every extension."""
     if not spec.get("preserveUnknownFields") or options.needs_structure:
         return True
     if options.strictness.allow_defaults and _has_defaults(spec):
@@ -219,7 +219,7 @@ def _schemas(spec: Props) -> list[Props]:
 
 
 def _version_errors(split: TopLevel, options: ValidationOptions, *, structural: bool) -> list[FieldError]:
-    """What stands in single versions."""
+    """Validate the fields of single versions."""
     errors: list[FieldError] = []
     divided = any(one.get("subresources") is not None for one in split.versions)
     for index, one in enumerate(split.versions):
@@ -239,7 +239,7 @@ def _version_errors(split: TopLevel, options: ValidationOptions, *, structural: 
 def _shared_errors(
     split: TopLevel, versions: Sequence[Props], options: ValidationOptions, *, structural: bool
 ) -> list[FieldError]:
-    """What stands above all versions."""
+    """Validate the top-level fields."""
     shared = split.shared
     first = versions[0].get("name", "") if versions else ""
     status = any(_has_status(one.get("subresources")) for one in versions)

@@ -45,7 +45,7 @@ def part_errors(part: Props, path: str, options: ValidationOptions, version: str
 
 
 def conflicts(spec: Props) -> list[FieldError]:
-    """What a definition that came in as v1beta1 could not take along, and must be refused for.
+    """Return the errors of a v1beta1 definition whose fields cannot be stored as v1.
 
     `v1beta1.to_v1` leaves such fields where they were; a definition in today's form cannot have them.
     """
@@ -155,7 +155,7 @@ def _selectable_errors(
 
 
 def _selected_errors(selectable: Sequence[Props], props: Props, path: str) -> tuple[list[FieldError], int]:
-    """What is wrong with single fields, and how many different ones there are."""
+    """Validate selectable fields one by one; returns the errors and the number of different fields."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     schema = read(props)

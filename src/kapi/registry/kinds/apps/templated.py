@@ -1,4 +1,4 @@
-"""What the kinds with a pod template have in common: flags, defaulting, preparation, and the counts in status."""
+"""The base of all kinds with a pod template: flags, defaulting, preparation, and the counts in status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TemplatedStrategy(Strategy):
     initial_status: ClassVar[dict[str, int]] = {}
     """Counts that clients always find in the status, zero on a new object."""
     warns_about_names: ClassVar[bool] = True
-    """Whether names that make bad hostnames get advice."""
+    """True if names that are bad host names get a warning."""
 
     def default(self, obj: Object) -> None:
         """The kind's own defaults, then those of its template."""
@@ -140,7 +140,7 @@ def check_at_most_all(errors: Errors, path: str, value: int | str) -> None:
 
 
 def is_zero(value: int | str) -> bool:
-    """Whether a count or percentage comes to nothing; text that is neither counts as nothing."""
+    """Return True if a count or percentage is zero, or is neither."""
     if isinstance(value, int):
         return value == 0
     digits = value.removesuffix("%")

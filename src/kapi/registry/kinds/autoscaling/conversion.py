@@ -316,7 +316,7 @@ def _pick(source: _Part, fields: tuple[str, ...]) -> _Part:
 
 
 def _decoded(text: str | None) -> Any:
-    """What an annotation holds; a broken one holds nothing."""
+    """Return what an annotation holds; a broken one holds nothing."""
     if text is None:
         return None
     try:

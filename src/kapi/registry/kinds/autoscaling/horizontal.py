@@ -226,7 +226,7 @@ def _metric_target_errors(path: str, target: dict[str, Any]) -> list[FieldError]
 
 
 def _combination_errors(path: str, kind: str, target: dict[str, Any]) -> list[FieldError]:
-    """Which of the three amounts a source needs, and which it may not have together."""
+    """Validate the three amounts of a metric target: which one is needed and which exclude each other."""
     has_value, has_average = "value" in target, "averageValue" in target
     if kind == "pods":
         return [] if has_average else [required(f"{path}.averageValue", "must specify a positive target averageValue")]

@@ -187,7 +187,7 @@ def _number(text: str, names: dict[str, int]) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def zone_problem(name: str) -> str:
-    """Why a time zone cannot be used, empty when it can. `UTC` and `Local` are always there."""
+    """Return why a time zone cannot be used, empty when it can. `UTC` and `Local` are always there."""
     if name in {"", "UTC", "Local"}:
         return ""
     try:
@@ -198,7 +198,7 @@ def zone_problem(name: str) -> str:
 
 
 def time_zone_sentences(name: str) -> list[str]:
-    """What is wrong with `spec.timeZone`."""
+    """Return what is wrong with `spec.timeZone`."""
     if not name:
         return ["timeZone must be nil or non-empty string"]
     for part in name.split("/"):

@@ -160,7 +160,7 @@ def _check_job(errors: Errors, job: Object, *, prefixed_labels: bool) -> None:
 
 
 def _selects(selector: Spec | None, labels: dict[str, str]) -> bool:
-    """Whether labels are selected; a selector that makes no sense is not blamed here as well."""
+    """Return True if labels are selected; an invalid selector counts, as it has errors of its own."""
     try:
         return from_label_selector(selector).matches(labels)
     except SelectorError:

@@ -1,4 +1,4 @@
-"""What a status report about a Job may say.
+"""Validation of the status of a Job.
 
 Controllers other than the built-in one may run Jobs (`managedBy`), so the server holds them to the same story:
 finished Jobs stay finished, counters do not run backwards, times make sense. A rule is applied only when what it is
@@ -25,7 +25,7 @@ _PATH = "status.conditions"
 
 
 def has_true_condition(status: Spec, kind: str) -> bool:
-    """Whether a condition is there and True."""
+    """Return True if a condition is there and True."""
     return any(one.get("type") == kind and one.get("status") == "True" for one in status.get("conditions", ()))
 
 

@@ -51,7 +51,7 @@ class NodeStrategy(Strategy):
         return errors + self.validate_status(write, obj, old)
 
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """What holds for every update, of the node or of its status."""
+        """Validate every update, of the node or of its status."""
         errors = _resource_errors(obj) + _address_errors(obj.get("status", {}).get("addresses") or [])
         spec, before = obj.get("spec", {}), old.get("spec", {})
         networks = before.get("podCIDRs") or []

@@ -76,7 +76,7 @@ def _quota_amount_errors(path: str, amounts: dict[str, str]) -> list[FieldError]
 
 
 def _scope_applies(scope: str, name: str) -> bool:
-    """Whether a scope can narrow down the use of a resource."""
+    """Return True if a scope can narrow down the use of a resource."""
     if scope == "BestEffort":
         return name == "pods"
     if scope == "VolumeAttributesClass":

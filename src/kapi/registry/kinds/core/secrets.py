@@ -27,7 +27,7 @@ def _docker_errors(data: dict[str, str], key: str) -> list[FieldError]:
 
 
 def _json_object_problem(document: bytes) -> str:
-    """Why bytes are not a JSON object, in kube-apiserver's words and quoting no more than one character; or nothing."""
+    """Return why bytes are not a JSON object, in kube-apiserver's words; empty if they are one."""
     try:
         value = json.loads(document)
     except json.JSONDecodeError as error:
@@ -47,7 +47,7 @@ def _required_keys(data: dict[str, str], *keys: str) -> list[FieldError]:
 
 
 def _type_errors(obj: Object, data: dict[str, str]) -> list[FieldError]:
-    """What the secret's type demands of its keys."""
+    """Validate the keys that the secret's type demands."""
     match obj.get("type"):
         case "kubernetes.io/service-account-token":
             if not fieldrules.annotations_of(obj).get(SERVICE_ACCOUNT_NAME):

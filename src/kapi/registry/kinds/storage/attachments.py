@@ -56,7 +56,7 @@ class VolumeAttachmentStrategy(Strategy):
         return errors
 
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """What a driver reports has bounds."""
+        """Validate the sizes of what a driver reports."""
         return self.validate_create(write, obj)
 
 

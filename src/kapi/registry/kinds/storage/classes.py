@@ -59,7 +59,7 @@ class StorageClassStrategy(Strategy):
         return errors + _topology_errors(obj.get("allowedTopologies") or [])
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """What volumes were made with stays."""
+        """Validate that the fields volumes were made with are unchanged."""
         errors = self.validate_create(write, obj)
         if not same(obj.get("parameters"), old.get("parameters")):
             errors += fieldrules.unchanged("parameters", obj.get("parameters"), old.get("parameters"))

@@ -34,7 +34,7 @@ class CSIDriverStrategy(Strategy):
     returns_deleted_object = True
 
     def default(self, obj: Object) -> None:
-        """What a driver is assumed to be."""
+        """Fill in the defaults of a driver."""
         spec = spec_of(obj)
         spec.setdefault("attachRequired", True)
         spec.setdefault("podInfoOnMount", False)
@@ -71,7 +71,7 @@ class CSIDriverStrategy(Strategy):
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """How volumes are attached and live stays."""
+        """Validate that the fields about attaching volumes are unchanged."""
         errors = self.validate_create(write, obj)
         now, was = obj["spec"], old["spec"]
         errors += fieldrules.unchanged("spec.attachedRequired", now["attachRequired"], was.get("attachRequired"))
@@ -106,7 +106,7 @@ def _token_request_errors(requests: list[dict[str, Any]]) -> list[FieldError]:
 
 
 def token_lifetime_errors(path: str, seconds: int | None) -> list[FieldError]:
-    """How long a service account token may live."""
+    """Validate the lifetime of a service account token."""
     if seconds is None:
         return []
     if seconds < _MIN_TOKEN_SECONDS:
@@ -181,7 +181,7 @@ class CSIStorageCapacityStrategy(Strategy):
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
-        """Where and for which class stays."""
+        """Validate that the topology and the class are unchanged."""
         return [
             error
             for field in ("nodeTopology", "storageClassName")

@@ -40,7 +40,7 @@ _MAX_EXIT_CODES = 255
 
 
 class PodFacts(NamedTuple):
-    """What the rules of a container need to know about its pod."""
+    """The facts about a pod that the rules of its containers depend on."""
 
     volumes: dict[str, dict[str, Any]]
     """The volumes that passed their own rules, by name."""

@@ -30,7 +30,7 @@ _NO_SELECTOR = "must not be specified when labelSelector is not set"
 
 
 def check_tolerations(errors: Errors, path: str, tolerations: list[Spec]) -> None:
-    """Which taints a pod puts up with."""
+    """Validate the tolerations of a pod."""
     for index, toleration in enumerate(tolerations):
         here = f"{path}[{index}]"
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
@@ -230,7 +230,7 @@ def _merge_expression(selector: Spec, expression: Spec) -> None:
 
 
 def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec]) -> None:
-    """How evenly a pod and its peers spread over zones, nodes, and so on."""
+    """Validate topology spread constraints."""
     for index, constraint in enumerate(constraints):
         here = f"{path}[{index}]"
         action, key = constraint.get("whenUnsatisfiable", ""), constraint.get("topologyKey", "")

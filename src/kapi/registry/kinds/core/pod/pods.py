@@ -126,7 +126,7 @@ class PodStrategy(Strategy):
         return errors
 
     def grace_period(self, obj: Object, requested: int | None) -> int | None:
-        """What was asked for, else the spec's own; none at all for pods no node is running."""
+        """Return the requested grace period, or the spec's own; zero for a pod that no node runs."""
         spec = obj.get("spec", {})
         if not spec.get("nodeName") or obj.get("status", {}).get("phase") in _TERMINAL_PHASES:
             return 0
@@ -142,7 +142,7 @@ class PodStrategy(Strategy):
         )
 
     def selectable(self, obj: Object) -> dict[str, str]:
-        """What schedulers and kubelets select their pods by."""
+        """Return the fields that schedulers and kubelets select pods by."""
         spec, status = obj.get("spec", {}), obj.get("status", {})
         addresses = status.get("podIPs")
         return {

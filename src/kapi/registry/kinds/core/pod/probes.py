@@ -43,7 +43,7 @@ def _check_probe(errors: Errors, path: str, probe: dict[str, Any], grace_period:
 
 
 def check_lifecycle(errors: Errors, path: str, lifecycle: dict[str, Any] | None, grace_period: int | None) -> None:
-    """What runs after start and before stop."""
+    """Validate the handlers that run after start and before stop."""
     if lifecycle is None:
         return
     for hook in ("postStart", "preStop"):

@@ -45,7 +45,7 @@ _STANDARD_RESOURCES = (
 
 
 def is_native(name: str) -> bool:
-    """Whether the resource is one of Kubernetes' own, as opposed to one a device plugin offers."""
+    """Return True if the resource is one of Kubernetes' own, as opposed to one a device plugin offers."""
     return "/" not in name or "kubernetes.io/" in name
 
 
@@ -59,7 +59,7 @@ def is_extended(name: str) -> bool:
 
 
 def is_integer_resource(name: str) -> bool:
-    """Whether the resource is counted in whole pieces."""
+    """Return True if the resource is counted in whole pieces."""
     return name in _INTEGER_RESOURCES or is_extended(name)
 
 

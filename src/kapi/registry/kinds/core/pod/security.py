@@ -280,7 +280,7 @@ def _check_windows_options(errors: Errors, path: str, options: Spec | None) -> N
 
 
 def _user_name_sentences(name: str) -> list[str]:
-    r"""What is wrong with a Windows account, `DOMAIN\user` or `user`."""
+    r"""Return what is wrong with a Windows account, `DOMAIN\user` or `user`."""
     if not name:
         return ["runAsUserName cannot be an empty string"]
     if any(ord(character) < 32 or ord(character) == 127 for character in name):

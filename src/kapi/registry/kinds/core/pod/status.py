@@ -1,4 +1,4 @@
-"""What a status report about a pod may say.
+"""Validation of the status of a pod.
 
 Kubelets write it and controllers trust it, so a few things are held fast: a terminated container that will not
 restart stays terminated, the quality-of-service class never changes, addresses are addresses.
@@ -91,7 +91,7 @@ def _check_nominated_node(errors: Errors, status: Spec, before: Spec, spec: Spec
 
 
 def _restarts_all(spec: Spec) -> bool:
-    """Whether some rule restarts all containers at once, which makes any way out of `terminated` legal."""
+    """Return True if some rule restarts all containers at once, which makes any way out of `terminated` legal."""
     return any(
         rule.get("action") == "RestartAllContainers"
         for kind in ("containers", "initContainers")

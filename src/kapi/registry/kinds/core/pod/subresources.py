@@ -306,7 +306,7 @@ def _set_condition(status: dict[str, Any], condition: dict[str, Any], now: dt.da
 
 
 class EvictionDecision(NamedTuple):
-    """Whether a pod may be evicted now.
+    """The decision about an eviction.
 
     When `refusal` is set, raise it. Otherwise store `budget` if there is one (its status counts this eviction), then
     mark and delete the pod; with `pin_resource_version` the deletion must fail if the pod has changed since it was

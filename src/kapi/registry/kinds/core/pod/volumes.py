@@ -103,7 +103,7 @@ def _check_initiator_length(errors: Errors, path: str, volume: Spec) -> None:
 
 
 def has_backstep(path: str) -> bool:
-    """Whether a path climbs: one of its elements is `..`."""
+    """Return True if a path climbs: one of its elements is `..`."""
     return ".." in path.split("/")
 
 

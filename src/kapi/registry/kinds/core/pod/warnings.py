@@ -197,7 +197,7 @@ def _port_warnings(root: str, spec: Spec) -> Iterator[str]:
 
 
 def _overlap(port: Spec, other: Spec) -> str:
-    """How two definitions of one container port get in each other's way."""
+    """Warn about two definitions of one container port."""
     host, other_host = port.get("hostPort", 0), other.get("hostPort", 0)
     address, other_address = port.get("hostIP", ""), other.get("hostIP", "")
     if (host, address) == (other_host, other_address):

@@ -197,7 +197,7 @@ class Claim:
 
 
 def release_all(records: ServiceRecords, service: Object) -> list[Operation]:
-    """What is committed with the deletion of a Service."""
+    """Return what is committed with the deletion of a Service."""
     released = (records.release_address(one, service) for one in cluster_ips(service))
     ports = records.change_ports(owner_of(service), (), node_ports(service))
     return [*(one for one in released if one is not None), *ports]
@@ -242,7 +242,7 @@ def _fill_addresses(records: ServiceRecords, spec: dict[str, Any]) -> None:
 
 
 def dry_run_errors(records: ServiceRecords, service: Object, old: Object | None) -> list[FieldError]:
-    """What allocation would refuse, as far as Kubernetes says so without allocating."""
+    """Return what allocation would refuse, as far as Kubernetes says so without allocating."""
     errors = _dry_run_address_errors(records, service, cluster_ips(old) if old else [])
     held = node_ports(old) if old else []
     for index, port in enumerate(service["spec"].get("ports") or ()):

@@ -1,4 +1,4 @@
-"""Which IP families a Service has, and how its four fields about addresses are kept in step.
+"""The IP families of a Service, and the consistency of its four fields about addresses.
 
 The four fields say one thing in four ways, grew over years, and may each be set, left out or changed by old and new
 clients; these functions fill in what is missing the way kube-apiserver does. One family is configured here,
@@ -198,7 +198,7 @@ def _fill_remaining(spec: dict[str, Any], configured: tuple[str, ...]) -> None:
 
 
 def cluster_ip_errors(service: Object, old: Object | None) -> list[FieldError]:
-    """Whether the four fields agree with each other."""
+    """Validate that the four fields agree with each other."""
     if not needs_cluster_ip(service):
         return []
     spec = service["spec"]
@@ -266,7 +266,7 @@ def _family_errors(addresses: list[str], families: list[str]) -> list[FieldError
 
 
 def transition_errors(service: Object, old: Object) -> list[FieldError]:
-    """What an update may not do to addresses and families once they are set."""
+    """Validate an update of addresses and families, most of which are immutable once set."""
     if not (needs_cluster_ip(service) and needs_cluster_ip(old)):
         return []
     headless, was_headless = is_headless(service), is_headless(old)

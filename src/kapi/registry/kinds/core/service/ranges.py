@@ -50,7 +50,7 @@ def offsets(size: int, reserved: int, rand: random.Random = _random) -> Iterator
 
 
 def reserved_part(size: int, smallest: int, largest: int, share: int) -> int:
-    """How many values at the bottom of a range are left for clients to name."""
+    """Return the number of values at the bottom of a range that are reserved for static assignment."""
     return 0 if size <= smallest else min(max(size // share, smallest), largest)
 
 

@@ -1,4 +1,4 @@
-"""What is stored about cluster IPs and node ports: ServiceCIDRs, IPAddresses and the reservations of node ports.
+"""The records of cluster IPs and node ports: ServiceCIDRs, IPAddresses and the reservations of node ports.
 
 Everything is read from the watch cache and may therefore be a moment old when another server writes. That is why every
 operation made here names the revision it was decided on: the commit compares them.
@@ -68,7 +68,7 @@ def address_key(address: str) -> str:
 
 
 def owner_of(service: Object) -> str:
-    """How a Service is named in reservations."""
+    """Return how a Service is named in reservations."""
     metadata = service["metadata"]
     return f"{metadata.get('namespace', '')}/{metadata['name']}"
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kapi.storage.interface import Operation
 
 ATTEMPTS: Final = 5
-"""How often a repair that another server overtakes is decided again."""
+"""The number of times a repair is retried after another server was faster."""
 BATCH: Final = MAX_OPERATIONS // 2
 """IPAddress objects per commit, each with a comparison of its Service."""
 RETRY_SECONDS: Final = 1.0

@@ -1,4 +1,4 @@
-"""What a Service must look like: ports, selector, affinity, traffic policies, load-balancer fields.
+"""Validation of a Service: ports, selector, affinity, traffic policies, load-balancer fields.
 
 Addresses and families have their own module (`servicefamilies`). Health-check node ports are not required here: the
 pool fills them in after validation. Pure functions.
@@ -32,7 +32,7 @@ _NOT_EXTERNAL = "may not be set for ExternalName services"
 
 
 def externally_accessible(service: Object) -> bool:
-    """Whether traffic from outside the cluster can arrive at all."""
+    """Return True if traffic from outside the cluster can arrive at all."""
     spec = service["spec"]
     if spec.get("type") == "ClusterIP":
         return bool(spec.get("externalIPs"))
@@ -40,7 +40,7 @@ def externally_accessible(service: Object) -> bool:
 
 
 def needs_health_check(service: Object) -> bool:
-    """Whether a load balancer must ask each node if it has endpoints."""
+    """Return True if a load balancer must ask each node if it has endpoints."""
     spec = service["spec"]
     return bool(spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local")
 
@@ -65,7 +65,7 @@ def service_errors(service: Object, old: Object | None) -> list[FieldError]:
 
 
 def update_errors(service: Object, old: Object) -> list[FieldError]:
-    """What may not change."""
+    """Validate the immutable fields."""
     errors = transition_errors(service, old)
     spec, before = service["spec"], old["spec"]
     if spec.get("type") == before.get("type") == "LoadBalancer":
