@@ -63,7 +63,7 @@ def _properties(tag_field: str, members: Sequence[Member]) -> Schema:
 
 
 def _agreed(name: str, schemas: list[Schema], *, everywhere: bool) -> Schema:
-    """Return the schema of a field that some members have. A default is kept if all have it; others would get it too."""
+    """Return the schema of a field that some members have. A default is kept only if all members have it."""
     first = schemas[0]
     if any(_without(schema, "description") != _without(first, "description") for schema in schemas):
         raise Disagreement(name)
