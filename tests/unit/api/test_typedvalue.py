@@ -1,4 +1,4 @@
-"""What an object sets and what is wrong with it, beside small schemas, built-in kinds and none at all."""
+"""Typed values: the fields an object sets and its type errors, with small schemas, built-in kinds and without a schema."""
 
 from __future__ import annotations
 

@@ -477,12 +477,12 @@ def test_bodies_are_in_no_log_and_in_no_error(certificates, caplog, capfd, scrip
     async def test(webhook, outbound):
         asyncio.get_running_loop().set_debug(enabled=True)
         webhook.script = script
-        told = ""
+        message = ""
         try:
             await post(outbound, endpoint(webhook), SECRET.encode())
         except OutboundError as error:
-            told = str(error)
-        assert SECRET not in told
+            message = str(error)
+        assert SECRET not in message
 
     calling(certificates, test)
     assert SECRET not in caplog.text + "".join(capfd.readouterr())

@@ -1,4 +1,4 @@
-"""The small HTTP server over real sockets: what it takes, what it refuses, and how it goes."""
+"""The small HTTP server over real sockets: requests it accepts and refuses, and graceful shutdown."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""No stored bytes stop what follows the commit log: a bad object is told by its key and skipped."""
+"""No stored bytes stop the followers of the commit log: a bad object is reported by its key and skipped."""
 
 import pytest
 from hypothesis import given

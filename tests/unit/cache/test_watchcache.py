@@ -110,7 +110,7 @@ def test_latest_state_is_kept(cache):
     assert (len(cache), cache.items()) == (0, [])
 
 
-def test_removal_of_what_is_not_there_is_no_event(cache):
+def test_deletion_of_a_missing_key_is_no_event(cache):
     watcher = _watch(cache)
     cache.apply([_gone(1)])
     assert watcher.outlet.events == []
@@ -119,7 +119,7 @@ def test_removal_of_what_is_not_there_is_no_event(cache):
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["n", "n-", "n.x", "o"]), st.booleans()), max_size=40)
 )
-def test_items_are_in_key_order_and_apart_by_namespace(steps):
+def test_items_are_in_key_order_by_namespace(steps):
     cache = CacheHub(MemoryStorage(), lambda _: Reader(), clock=ManualClock()).cache(PREFIX)
     expected = {}
     for revision, (name, namespace, present) in enumerate(steps, 1):
@@ -137,7 +137,7 @@ def test_items_are_in_key_order_and_apart_by_namespace(steps):
         assert found == sorted(pair for pair in expected.items() if pair[0].startswith(prefix))
 
 
-def test_note_of_the_writer_spares_decoding(cache):
+def test_note_of_the_writer_avoids_decoding(cache):
     selection = Selection({"from": "note"}, {"spec.x": "1"})
     cache.apply([_put(1)._replace(note=selection)])
     item = cache.get(f"{PREFIX}ns/a")
@@ -215,7 +215,7 @@ def test_dropped_events_free_their_objects_at_once(cache, monkeypatch):
     assert sum(event.previous is not None for event in cache._events) < 12
 
 
-def test_the_resource_with_most_bytes_pays_for_the_bound(hub, monkeypatch):
+def test_the_resource_with_most_bytes_loses_history_first(hub, monkeypatch):
     monkeypatch.setattr(watchcache, "MAX_EVENT_BYTES", 10_000)
     busy, quiet = hub.cache(PREFIX), hub.cache("/registry/core/secrets/")
     for revision in range(1, 4):
@@ -254,7 +254,7 @@ def test_long_history_is_trimmed_without_losing_its_place(cache, monkeypatch):
     assert len(cache._events) < 3000
 
 
-def test_new_cache_knows_no_more_than_its_hub(hub):
+def test_new_cache_starts_at_the_revision_of_its_hub(hub):
     hub.floor = 40
     with pytest.raises(TooOld):
         hub.cache("/registry/core/others/").since(39)
@@ -415,7 +415,7 @@ def test_hub_loads_a_store_whose_history_is_partly_compacted(monkeypatch):
 
 
 def test_cache_made_before_loading_knows_where_history_begins():
-    """A client that comes back with a revision from before a compaction and a restart must be told, not left with a gap."""
+    """A client that comes back with a revision from before a compaction and a restart must get 410, not a gap."""
 
     async def main():
         storage = MemoryStorage()

@@ -1,4 +1,4 @@
-"""Negotiation: the reference's order of preference and its texts."""
+"""Content negotiation: kube-apiserver's order of preference and its messages."""
 
 from __future__ import annotations
 

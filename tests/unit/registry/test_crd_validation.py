@@ -1,4 +1,4 @@
-"""Definitions that are refused, accepted and changed, beside the answers of Kubernetes 1.36 to the same requests.
+"""Validation of CustomResourceDefinitions, compared with the answers of Kubernetes 1.36 to the same requests.
 
 The corpus has the definitions and what the real server said; errors are compared as sets, since it lists them in no
 order of its own.

@@ -1,4 +1,4 @@
-"""The Scale of custom objects, whose replicas are wherever their definition says."""
+"""The Scale of custom objects, whose replicas are at the paths of their definition."""
 
 from __future__ import annotations
 

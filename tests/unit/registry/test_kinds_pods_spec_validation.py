@@ -1,4 +1,4 @@
-"""What is refused in a pod beside its containers, and in which words."""
+"""Validation of a Pod spec except its containers, with the messages of Kubernetes."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_names_of_stateful_sets_are_labels():
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "name"),
     [
         ("Deployment", "deployment"),
         ("ReplicaSet", "deployment"),
@@ -194,7 +194,7 @@ def test_names_of_stateful_sets_are_labels():
 )
 def test_a_selector_may_not_be_empty(kind: str, says: str):
     texts = create(kind, workload(kind, selector={}))
-    assert texts == [f"spec.selector: Invalid value: {{}}: empty selector is invalid for {says}"]
+    assert texts == [f"spec.selector: Invalid value: {{}}: empty selector is invalid for {name}"]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])

@@ -20,7 +20,7 @@ from virtual_time import LoopClock, run
 
 
 class Recording(Strategy):
-    """A strategy that writes down what it is asked, and is told what to answer."""
+    """A strategy that records its calls and returns what the test sets."""
 
     tracks_generation = True
     has_status = True

@@ -34,8 +34,8 @@ def stored(name="a", api_version=V1BETA1, **fields):
     return listener(name, api_version, metadata=metadata, **fields)
 
 
-def told(certificates, script, objects=None, *versions, **options):
-    """What a client is told when one object (or some) are converted to v1."""
+def message_of(certificates, script, objects=None, *versions, **options):
+    """Return the message of the error when one object (or several) is converted to v1."""
 
     async def test(webhook, convert):
         given = objects or [stored()]

@@ -36,7 +36,7 @@ def protected(test):
 
 
 @pytest.mark.parametrize(("path", "fields", "finalizer"), CASES)
-def test_a_new_object_is_protected_once(path, fields, finalizer):
+def test_the_protection_finalizer_is_added_once_on_create(path, fields, finalizer):
     async def check(api):
         made = await api.made(path, {"metadata": {"name": "a"}, **fields})
         assert made["metadata"]["finalizers"] == [finalizer]
@@ -49,7 +49,7 @@ def test_a_new_object_is_protected_once(path, fields, finalizer):
 
 
 @pytest.mark.parametrize(("path", "fields", "finalizer"), CASES)
-def test_whoever_takes_it_off_has_it_off(path, fields, finalizer):
+def test_a_removed_protection_finalizer_is_not_added_again(path, fields, finalizer):
     async def check(api):
         await api.made(path, {"metadata": {"name": "a"}, **fields})
         patched = await api.patch(f"{path}/a", {"metadata": {"finalizers": None}})
@@ -58,7 +58,7 @@ def test_whoever_takes_it_off_has_it_off(path, fields, finalizer):
     protected(check)
 
 
-def test_other_kinds_are_left_alone():
+def test_other_kinds_get_no_protection_finalizer():
     async def check(api):
         assert "finalizers" not in (await api.made(CM, cm("a")))["metadata"]
 

@@ -30,7 +30,7 @@ def applier(manager, subresource=""):
 
 
 @served
-async def test_what_is_not_there_is_created(api):
+async def test_apply_creates_a_missing_object(api):
     answer = await applied(api, A, cm("a", data={"a": "1", "b": "2"}))
     assert answer.status == 201
     assert answer["data"] == {"a": "1", "b": "2"}
@@ -48,7 +48,7 @@ async def test_what_is_not_there_is_created(api):
 
 
 @served
-async def test_what_is_there_is_changed(api):
+async def test_apply_changes_an_existing_object(api):
     made = await applied(api, A, cm("a", data={"a": "1"}))
     answer = await applied(api, A, cm("a", data={"a": "2", "b": "3"}))
     assert (answer.status, answer["data"]) == (200, {"a": "2", "b": "3"})
@@ -56,7 +56,7 @@ async def test_what_is_there_is_changed(api):
 
 
 @served
-async def test_the_same_again_is_no_write(api):
+async def test_applying_the_same_again_writes_nothing(api):
     made = await applied(api, A, cm("a", data={"a": "1"}))
     before = api.revision
     answer = await applied(api, A, cm("a", data={"a": "1"}))
@@ -64,28 +64,28 @@ async def test_the_same_again_is_no_write(api):
 
 
 @served
-async def test_an_apply_needs_no_version_where_an_update_does(api):
+async def test_an_apply_needs_no_resource_version(api):
     assert (await applied(api, f"{LEASES}/l", lease(holderIdentity="me"))).status == 201
     answer = await applied(api, f"{LEASES}/l", lease(holderIdentity="you"))
     assert (answer.status, answer["spec"]["holderIdentity"]) == (200, "you")
 
 
 @served
-async def test_defaults_are_filled_in_and_not_owned_by_who_applies(api):
+async def test_defaults_are_not_owned_by_the_applying_field_manager(api):
     answer = await applied(api, f"{DEPLOY}/d", deployment("d"))
     assert (answer.status, answer["spec"]["replicas"]) == (201, 1)
     assert "f:replicas" not in owners(answer)[applier("m1")]["f:spec"]
 
 
 @served
-async def test_a_change_counts_a_generation_and_sharing_does_not(api):
+async def test_generation_grows_with_a_change_but_not_with_shared_ownership(api):
     await applied(api, f"{DEPLOY}/d", deployment("d", replicas=2))
     assert (await applied(api, f"{DEPLOY}/d", deployment("d", replicas=3))).metadata["generation"] == 2
     assert (await applied(api, f"{DEPLOY}/d", deployment("d", replicas=3), "m2")).metadata["generation"] == 2
 
 
 @served
-async def test_a_dry_run_shows_what_would_be_and_does_nothing(api):
+async def test_a_dry_run_apply_returns_the_result_and_stores_nothing(api):
     before = api.revision
     answer = await applied(api, A, cm("a", data={"a": "1"}), dryRun="All")
     assert (answer.status, answer["data"], api.revision) == (201, {"a": "1"}, before)
@@ -112,7 +112,7 @@ async def test_a_watch_sees_applies_as_additions_and_modifications(api):
 
 
 @served
-async def test_a_field_of_somebody_else_is_a_conflict(api):
+async def test_a_field_of_another_field_manager_is_a_conflict(api):
     made = await applied(api, A, cm("a", data={"a": "1", "b": "2"}))
     answer = await applied(api, A, cm("a", data={"a": "9"}), "m2")
     assert answer.error == (409, "Conflict", 'Apply failed with 1 conflict: conflict with "m1": .data.a')
@@ -135,7 +135,7 @@ async def test_conflicts_with_several_owners_name_each(api):
 
 
 @served
-async def test_the_same_value_is_shared(api):
+async def test_field_managers_that_apply_the_same_value_share_ownership(api):
     await applied(api, A, cm("a", data={"a": "1", "b": "2"}))
     answer = await applied(api, A, cm("a", data={"a": "1"}), "m2")
     assert answer.status == 200
@@ -148,7 +148,7 @@ async def test_the_same_value_is_shared(api):
 
 
 @served
-async def test_force_takes_the_field(api):
+async def test_force_takes_ownership_of_the_field(api):
     await applied(api, A, cm("a", data={"a": "1", "b": "2"}))
     answer = await applied(api, A, cm("a", data={"a": "9"}), "m2", force="true")
     assert (answer.status, answer["data"]) == (200, {"a": "9", "b": "2"})
@@ -157,7 +157,7 @@ async def test_force_takes_the_field(api):
 
 
 @served
-async def test_a_dropped_field_goes_when_nobody_else_has_it(api):
+async def test_a_dropped_field_is_removed_if_no_other_manager_owns_it(api):
     await applied(api, A, cm("a", data={"a": "1", "b": "2"}))
     await applied(api, A, cm("a", data={"a": "1"}), "m2")
     answer = await applied(api, A, cm("a"))
@@ -169,7 +169,7 @@ async def test_a_dropped_field_goes_when_nobody_else_has_it(api):
 
 
 @served
-async def test_a_dropped_field_that_an_update_took_stays(api):
+async def test_a_dropped_field_owned_by_an_updater_stays(api):
     await applied(api, A, cm("a", data={"a": "1", "b": "2"}))
     await api.patch(A, {"data": {"a": "9"}}, fieldManager="hand")
     answer = await applied(api, A, cm("a", data={"b": "2"}))
@@ -177,7 +177,7 @@ async def test_a_dropped_field_that_an_update_took_stays(api):
 
 
 @served
-async def test_a_dropped_default_comes_back_as_the_default(api):
+async def test_a_dropped_field_with_a_default_gets_the_default(api):
     await applied(api, f"{DEPLOY}/d", deployment("d", replicas=5))
     answer = await applied(api, f"{DEPLOY}/d", deployment("d"))
     assert answer["spec"]["replicas"] == 1
@@ -197,7 +197,7 @@ async def test_an_update_of_an_applied_field_makes_the_applier_conflict(api):
 
 @pytest.mark.parametrize("query", [{}, {"fieldManager": ""}])
 @served
-async def test_an_apply_says_under_which_name(api, query):
+async def test_an_apply_needs_a_field_manager(api, query):
     answer = await api.patch(A, cm("a"), APPLY, **query)
     assert answer.error[:2] == (422, "Invalid")
     assert answer.message == (
@@ -218,7 +218,7 @@ async def test_only_an_apply_can_be_forced(api, media, force):
 
 
 @served
-async def test_a_creating_apply_needs_the_right_to_create(api):
+async def test_an_apply_that_creates_needs_the_create_verb(api):
     api.services.authorizer = Authorizer({"AllButCreate": _AllButCreate()})
     answer = await applied(api, A, cm("a"))
     assert answer.error[:2] == (403, "Forbidden")
@@ -285,7 +285,7 @@ async def test_the_namespace_is_the_one_of_the_url(api):
 
 
 @served
-async def test_a_conflict_is_told_before_a_wrong_name(api):
+async def test_a_conflict_is_reported_before_a_wrong_name(api):
     await applied(api, A, cm("a", data={"a": "1"}))
     assert (await applied(api, A, cm("b", data={"a": "2"}), "m2")).status == 409
 
@@ -299,7 +299,7 @@ async def test_a_configuration_has_no_managed_fields(api, entries):
 
 
 @served
-async def test_the_uid_says_which_object_is_meant(api):
+async def test_the_uid_is_a_precondition_of_apply(api):
     answer = await applied(api, A, cm("a", metadata={"uid": "x"}))
     assert answer.error[:2] == (409, "Conflict")
     assert answer.message == (
@@ -315,7 +315,7 @@ async def test_the_uid_says_which_object_is_meant(api):
 
 
 @served
-async def test_a_version_is_a_condition_and_means_nothing_for_what_is_new(api):
+async def test_a_resource_version_is_a_precondition_and_ignored_on_create(api):
     made = await applied(api, A, cm("a", metadata={"resourceVersion": "1"}, data={"a": "1"}))
     assert made.status == 201
     stale = "the object has been modified; please apply your changes to the latest version and try again"
@@ -395,7 +395,7 @@ async def test_metadata_of_the_wrong_type(api, metadata, shown):
     ],
 )
 @served
-async def test_items_that_cannot_be_told_apart(api, containers, problem):
+async def test_duplicate_list_map_keys_are_refused(api, containers, problem):
     config = deployment("d")
     config["spec"]["template"]["spec"]["containers"] = containers
     answer = await applied(api, f"{DEPLOY}/d", config)
@@ -405,7 +405,7 @@ async def test_items_that_cannot_be_told_apart(api, containers, problem):
 
 
 @served
-async def test_an_item_without_its_key_has_the_empty_one_and_is_not_valid(api):
+async def test_an_item_without_its_key_is_invalid(api):
     config = deployment("d")
     config["spec"]["template"]["spec"]["containers"] = [{"image": "i"}]
     answer = await applied(api, f"{DEPLOY}/d", config)
@@ -414,8 +414,8 @@ async def test_an_item_without_its_key_has_the_empty_one_and_is_not_valid(api):
 
 
 @served
-async def test_a_value_that_fits_no_go_type(api):
-    # The reference answers with 500, or cuts the number to 32 bits; it is the client's mistake.
+async def test_a_value_out_of_range_of_its_go_type_is_refused(api):
+    # kube-apiserver answers with 500, or truncates the number to 32 bits; it is the client's mistake.
     for replicas in (1.5, 10**10):
         answer = await applied(api, f"{DEPLOY}/d", deployment("d", replicas=replicas))
         assert answer.error[:2] == (400, "BadRequest")
@@ -438,7 +438,7 @@ HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 
 @served
-async def test_keys_may_be_words_of_yaml(api):
+async def test_keys_may_be_yaml_keywords(api):
     answer = await applied(api, A, (HEAD + 'data: {n: "1", y: "2", on: "3"}\n').encode())
     assert answer.status == 201
     # YAML 1.1 reads such keys as booleans, and JSON has them as text.
@@ -456,7 +456,7 @@ async def test_keys_may_be_words_of_yaml(api):
     ],
 )
 @served
-async def test_a_body_that_is_no_configuration(api, body, problem):
+async def test_a_body_that_is_not_an_object_is_refused(api, body, problem):
     answer = await applied(api, A, body.encode())
     assert answer.error[:2] == (400, "BadRequest")
     assert answer.message.startswith(f"error decoding YAML: {problem}")
@@ -464,12 +464,12 @@ async def test_a_body_that_is_no_configuration(api, body, problem):
 
 @pytest.mark.parametrize("body", ["", "null", "# nothing\n", "{}"])
 @served
-async def test_a_body_of_nothing_is_of_no_kind(api, body):
+async def test_an_empty_body_has_no_kind(api, body):
     assert (await applied(api, A, body.encode())).error == (400, "BadRequest", "invalid object type: /, Kind=")
 
 
 @served
-async def test_a_value_of_yaml_is_judged_by_its_type(api):
+async def test_a_yaml_value_is_validated_by_its_type(api):
     for value, shown in (("yes", "true"), ("012", "10")):
         answer = await applied(api, A, f"{HEAD}data: {{a: {value}}}\n".encode())
         problem = f".data.a: expected string, got &value.valueUnstructured{{Value:{shown}}}"
@@ -486,7 +486,7 @@ async def test_a_large_configuration_is_read_like_a_small_one(api):
 
 
 @served
-async def test_duplicate_keys_are_told_and_with_strict_refused(api):
+async def test_duplicate_keys_are_warned_about_or_refused_with_strict(api):
     body = (HEAD + 'data:\n  a: "1"\n  a: "2"\n').encode()
     strict = await applied(api, A, body, fieldValidation="Strict")
     assert strict.error[:2] == (400, "BadRequest")
@@ -515,7 +515,7 @@ async def test_duplicate_keys_of_json_are_found_too(api):
 
 
 @served
-async def test_null_is_a_value_one_may_own_and_does_not_stay(api):
+async def test_an_applied_null_is_owned_and_not_stored(api):
     answer = await applied(api, A, cm("a", data={"a": None, "b": "1"}))
     assert (answer.status, answer["data"]) == (201, {"a": "", "b": "1"})
     answer = await applied(api, A, cm("a", data=None))
@@ -535,7 +535,7 @@ async def test_an_empty_map_is_owned_itself(api):
 
 
 @served
-async def test_an_object_being_deleted_goes_with_its_last_finalizer(api):
+async def test_a_terminating_object_is_deleted_when_apply_removes_its_last_finalizer(api):
     await applied(api, A, cm("a", metadata={"finalizers": ["a.io/b"]}))
     await api.delete(A)
     answer = await applied(api, A, cm("a", metadata={"finalizers": ["a.io/b", "a.io/c"]}))

@@ -44,7 +44,7 @@ def container(name, **more):
 
 
 @served
-async def test_containers_of_two_appliers_are_merged_by_name(api):
+async def test_containers_of_two_field_managers_are_merged_by_name(api):
     await applied(api, D, with_containers(container("a"), container("b")))
     answer = await applied(api, D, with_containers(container("side", args=["x"])), "m2")
     assert [c["name"] for c in containers_of(answer)] == ["a", "b", "side"]
@@ -55,14 +55,14 @@ async def test_containers_of_two_appliers_are_merged_by_name(api):
 
 
 @served
-async def test_items_come_in_the_order_of_the_configuration(api):
+async def test_items_keep_the_order_of_the_configuration(api):
     await applied(api, D, with_containers(*(container(name) for name in "abc")))
     answer = await applied(api, D, with_containers(*(container(name) for name in "cab")))
     assert [c["name"] for c in containers_of(answer)] == ["c", "a", "b"]
 
 
 @served
-async def test_a_field_inside_an_item_may_be_in_conflict(api):
+async def test_a_field_inside_a_list_item_may_conflict(api):
     await applied(api, D, with_containers(container("a")))
     answer = await applied(api, D, with_containers({"name": "a", "image": "other"}), "m2")
     assert answer.message == (
@@ -71,7 +71,7 @@ async def test_a_field_inside_an_item_may_be_in_conflict(api):
 
 
 @served
-async def test_ports_are_told_apart_by_their_number_and_protocol_which_has_a_default(api):
+async def test_container_ports_are_keyed_by_number_and_defaulted_protocol(api):
     await applied(api, D, with_containers(container("a", ports=[{"containerPort": 53}])))
     udp = [{"containerPort": 53, "protocol": "UDP", "name": "dns"}]
     answer = await applied(api, D, with_containers({"name": "a", "ports": udp}), "m2")
@@ -84,7 +84,7 @@ async def test_ports_are_told_apart_by_their_number_and_protocol_which_has_a_def
 
 
 @served
-async def test_ports_of_a_service(api):
+async def test_service_ports_are_keyed_by_port_and_protocol(api):
     def service(*ports, **spec):
         spec = {"ports": list(ports), **spec}
         return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}
@@ -132,7 +132,7 @@ async def test_a_list_without_items_has_no_owner_and_an_empty_map_has(api):
 
 
 @served
-async def test_owner_references_are_told_apart_by_uid(api):
+async def test_owner_references_are_keyed_by_uid(api):
     def config(name, uid):
         return cm("a", metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]})
 
@@ -200,7 +200,7 @@ async def test_status_applied_to_the_object_is_dropped_and_not_owned(api):
 
 
 @served
-async def test_the_status_endpoint_owns_only_status(api):
+async def test_the_status_subresource_owns_only_status(api):
     await applied(api, D, deployment("d", replicas=1))
     config = {**deployment("d", replicas=9), "status": {"replicas": 2}}
     config["metadata"]["labels"] = {"x": "y"}
@@ -247,7 +247,7 @@ async def test_conditions_are_merged_by_type(api):
 @pytest.mark.parametrize("part", ["status", "scale"])
 @pytest.mark.parametrize("body", [status(replicas=1), b"a: ["])
 @served
-async def test_there_is_no_part_of_what_is_not_there(api, part, body):
+async def test_applying_a_subresource_of_a_missing_object_is_not_found(api, part, body):
     answer = await applied(api, f"{DEPLOY}/none/{part}", body)
     assert answer.error == (404, "NotFound", 'deployments.apps "none" not found')
 
@@ -261,7 +261,7 @@ def scale(replicas, **metadata):
 
 
 @served
-async def test_who_applies_a_scale_owns_the_replicas_of_the_object(api):
+async def test_applying_a_scale_owns_the_replicas_of_the_object(api):
     await applied(api, D, deployment("d"))
     answer = await applied(api, f"{D}/scale", scale(4), "hpa", force="true")
     assert (answer.status, answer["kind"], answer["spec"]) == (200, "Scale", {"replicas": 4})
@@ -279,7 +279,7 @@ async def test_who_applies_a_scale_owns_the_replicas_of_the_object(api):
 
 
 @served
-async def test_a_scale_is_in_conflict_with_the_object_both_ways(api):
+async def test_scale_and_object_conflict_both_ways(api):
     await applied(api, D, deployment("d", replicas=2))
     answer = await applied(api, f"{D}/scale", scale(4), "hpa")
     assert answer.error == (409, "Conflict", 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas')
@@ -362,7 +362,7 @@ def cpu(utilization):
 
 
 @served
-async def test_an_applier_may_go_from_one_version_to_another(api):
+async def test_a_field_manager_may_apply_in_another_version(api):
     old, new = SCALERS.format("v1"), SCALERS.format("v2")
     assert (await applied(api, old, scaler("v1", targetCPUUtilizationPercentage=50))).status == 201
     answer = await applied(api, new, scaler("v2", metrics=[cpu(50)]))
@@ -392,7 +392,7 @@ async def test_a_version_is_applied_at_its_own_endpoint(api):
 
 
 @served
-async def test_an_event_has_owners_in_both_its_groups(api):
+async def test_an_event_has_managed_fields_in_both_groups(api):
     event = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -28,7 +28,7 @@ def statuses(answers):
 
 
 @raced
-async def test_applies_of_different_fields_at_once_all_survive(api):
+async def test_concurrent_applies_of_different_fields_are_all_kept(api):
     await api.made(CM, cm("a"))
     answers = await asyncio.gather(
         *(applied(api, A, cm("a", data={f"k{n}": "v"}), f"m{n}") for n in range(12)),
@@ -41,18 +41,18 @@ async def test_applies_of_different_fields_at_once_all_survive(api):
 
 
 @raced
-async def test_of_applies_of_one_field_at_once_one_wins_and_the_others_are_told_by_whom(api):
+async def test_of_concurrent_applies_of_one_field_one_wins_and_the_others_conflict_with_it(api):
     await api.made(CM, cm("a"))
     answers = await asyncio.gather(*(applied(api, A, cm("a", data={"k": str(n)}), f"m{n}") for n in range(8)))
     assert statuses(answers) == {200: 1, 409: 7}
     (winner,) = [n for n, answer in enumerate(answers) if answer.status == 200]
     assert (await api.get(A))["data"] == {"k": str(winner)}
-    told = {answer.message for answer in answers if answer.status == 409}
-    assert told == {f'Apply failed with 1 conflict: conflict with "m{winner}": .data.k'}
+    messages = {answer.message for answer in answers if answer.status == 409}
+    assert messages == {f'Apply failed with 1 conflict: conflict with "m{winner}": .data.k'}
 
 
 @raced
-async def test_of_applies_that_create_at_once_one_does_and_the_others_join_it(api):
+async def test_of_concurrent_applies_that_create_one_creates_and_the_others_update(api):
     answers = await asyncio.gather(
         *(applied(api, A, cm("a", data={f"k{n}": "v"}), f"m{n}") for n in range(8)),
     )
@@ -62,7 +62,7 @@ async def test_of_applies_that_create_at_once_one_does_and_the_others_join_it(ap
 
 
 @raced
-async def test_an_apply_and_updates_at_once_all_survive(api):
+async def test_concurrent_apply_and_updates_are_all_kept(api):
     await api.made(CM, cm("a", data={"x": "y"}))
     answers = await asyncio.gather(
         *(applied(api, A, cm("a", data={f"a{n}": "v"}), f"m{n}") for n in range(5)),
@@ -76,7 +76,7 @@ async def test_an_apply_and_updates_at_once_all_survive(api):
 
 
 @raced
-async def test_an_update_with_a_version_loses_to_an_apply_that_was_quicker(api):
+async def test_an_update_with_a_stale_version_conflicts_after_an_apply(api):
     made = await api.made(CM, cm("a", data={"x": "y"}))
     first, second = await asyncio.gather(
         applied(api, A, cm("a", data={"k": "v"})), api.put(A, {**made, "data": {"x": "z"}}, fieldManager="hand")
@@ -88,7 +88,7 @@ async def test_an_update_with_a_version_loses_to_an_apply_that_was_quicker(api):
 
 
 @raced
-async def test_applies_and_deletions_at_once_leave_a_whole_object_or_none(api):
+async def test_concurrent_applies_and_deletions_leave_a_whole_object_or_none(api):
     for number in range(5):
         await applied(api, A, cm("a", data={"k": str(number)}))
         answers = await asyncio.gather(
@@ -108,7 +108,7 @@ def _optional(**fields):
 
 
 _words = st.sampled_from(("1", "2"))
-# Not empty: an empty map is owned but not stored, so that in the reference, too, the next apply adds it again, and
+# Not empty: an empty map is owned but not stored, so that in kube-apiserver, too, the next apply adds it again, and
 # with a second owner conflicts.
 _labels = st.dictionaries(st.sampled_from("abc"), _words, min_size=1, max_size=3)
 _metadata = _optional(
@@ -226,7 +226,7 @@ def test_random_applies_are_idempotent_owned_and_never_break_the_server(case):
                 before = api.revision
                 answer = await applied(api, path, config, manager, **query)
                 if answer.status >= 400:
-                    # 500 only for a configuration that breaks the rules of its schema, as in the reference.
+                    # 500 only for a configuration that breaks the rules of its schema, as in kube-apiserver.
                     assert answer.status in (409, 422) or answer.message.startswith("failed to create typed patch")
                     assert not (force and answer.status == 409)
                     assert api.revision == before
@@ -243,7 +243,7 @@ def test_random_applies_are_idempotent_owned_and_never_break_the_server(case):
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), _words, max_size=4), min_size=3, max_size=3))
 def test_forced_applies_end_the_same_whatever_came_between(configs):
-    """Who applies last with force has all of its fields, and what nobody wants any more is gone."""
+    """The last forced apply has all of its fields, and fields without an owner are removed."""
 
     async def main():
         for order in itertools.permutations(range(3)):

@@ -34,7 +34,7 @@ def ill(call):
 
 
 @wired
-async def test_what_is_created_in_one_version_is_there_in_both(api, webhook):
+async def test_an_object_created_in_one_version_is_served_in_both(api, webhook):
     answer, calls = await api.calls(api.post(path(V1BETA1), listener("a", V1BETA1, host="h", port=80)))
     assert (answer.status, answer["apiVersion"], answer["spec"]) == (201, V1BETA1, {"hostPort": "h:80"})
     assert calls == [["a"]]
@@ -58,7 +58,7 @@ async def test_an_object_is_converted_once_per_revision(api, webhook):
 
 
 @wired
-async def test_a_list_takes_one_review_of_what_is_in_another_version(api, webhook):
+async def test_a_list_takes_one_conversion_review(api, webhook):
     await api.listeners("a", "b", "c")
     answer, calls = await api.calls(api.get(path(V1BETA1)))
     assert [item["spec"] for item in answer["items"]] == [{"hostPort": "h:1"}] * 3
@@ -82,7 +82,7 @@ async def test_objects_stored_in_different_versions_are_listed_in_one(api, webho
 
 
 @wired
-async def test_pages_convert_only_what_is_on_them(api, webhook):
+async def test_pages_convert_only_their_own_items(api, webhook):
     await api.listeners("a", "b", "c")
     first, calls = await api.calls(api.get(path(V1BETA1), limit=2))
     assert (first.names, calls) == (["a", "b"], [["a", "b"]])
@@ -91,7 +91,7 @@ async def test_pages_convert_only_what_is_on_them(api, webhook):
 
 
 @wired
-async def test_a_switch_of_the_stored_version_leaves_objects_as_they_are_until_they_are_written(api, webhook):
+async def test_changing_the_storage_version_leaves_objects_unchanged_until_written(api, webhook):
     (made,) = await api.listeners("a")
     await api.store_in("v1beta1")
     shown, calls = await api.calls(api.get(path(V1, "a")))
@@ -116,7 +116,7 @@ async def test_a_put_in_another_version_replaces(api, webhook):
 
 
 @wired
-async def test_a_put_that_changes_nothing_writes_nothing(api, webhook):
+async def test_a_put_without_changes_writes_nothing(api, webhook):
     await api.listeners("a")
     shown = (await api.get(path(V1BETA1, "a"))).json
     revision = api.revision
@@ -148,7 +148,7 @@ async def test_a_patch_is_applied_in_the_version_of_its_url(api, webhook, kind, 
 
 
 @wired
-async def test_status_and_scale_are_there_in_every_version(api, webhook):
+async def test_status_and_scale_are_served_in_every_version(api, webhook):
     await api.listeners("a", replicas=1)
     answer = await api.patch(path(V1BETA1, "a/status"), {"status": {"ready": 1}, "spec": {"hostPort": "x:9"}})
     assert (answer["status"], answer["spec"]["hostPort"]) == ({"ready": 1}, "h:1")
@@ -161,7 +161,7 @@ async def test_status_and_scale_are_there_in_every_version(api, webhook):
 
 
 @wired
-async def test_a_deletion_shows_nothing_that_was_not_asked_for(api, webhook):
+async def test_a_deletion_in_another_version_returns_a_status(api, webhook):
     (made,) = await api.listeners("a")
     answer = await api.delete(path(V1BETA1, "a"))
     assert (answer.status, answer["status"], answer["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
@@ -188,7 +188,7 @@ async def test_a_collection_is_deleted_in_any_version(api, webhook):
 
 
 @wired
-async def test_a_dry_run_asks_and_stores_nothing(api, webhook):
+async def test_a_dry_run_is_converted_and_not_stored(api, webhook):
     revision = api.revision
     answer = await api.post(path(V1BETA1), listener("a", V1BETA1), dryRun="All")
     assert (answer.status, answer["spec"]) == (201, {"hostPort": "h:1"})
@@ -199,7 +199,7 @@ async def test_a_dry_run_asks_and_stores_nothing(api, webhook):
 
 
 @wired
-async def test_field_selectors_speak_the_version_of_their_url(api, webhook):
+async def test_field_selectors_use_the_version_of_the_url(api, webhook):
     await api.listeners("a", "b")
     await api.made(path(V1), listener("c", host="other", port=2))
     found, calls = await api.calls(api.get(path(V1BETA1), fieldSelector="spec.hostPort=h:1"))
@@ -222,7 +222,7 @@ async def applied(api, api_version, manager, spec, **query):
 
 
 @wired
-async def test_fields_are_owned_in_the_version_they_were_applied_in(api, webhook):
+async def test_managed_fields_record_the_version_of_the_apply(api, webhook):
     first = await applied(api, V1, "one", {"host": "h", "port": 1})
     assert first.status == 201
     second = await applied(api, V1BETA1, "two", {"replicas": 2})
@@ -234,7 +234,7 @@ async def test_fields_are_owned_in_the_version_they_were_applied_in(api, webhook
 
 
 @wired
-async def test_a_conflict_is_found_across_versions(api, webhook):
+async def test_apply_conflicts_are_found_across_versions(api, webhook):
     await applied(api, V1, "one", {"host": "h", "port": 1})
     refused = await applied(api, V1BETA1, "two", {"hostPort": "i:1"})
     assert refused.error[:2] == (409, "Conflict")
@@ -248,7 +248,7 @@ async def test_a_conflict_is_found_across_versions(api, webhook):
 
 
 @wired
-async def test_an_update_in_another_version_takes_what_it_changes(api, webhook):
+async def test_an_update_in_another_version_takes_ownership_of_changed_fields(api, webhook):
     await applied(api, V1, "one", {"host": "h", "port": 1})
     answer = await api.patch(path(V1BETA1, "a"), {"spec": {"hostPort": "h:2"}}, fieldManager="two")
     assert managers(answer) == {
@@ -258,7 +258,7 @@ async def test_an_update_in_another_version_takes_what_it_changes(api, webhook):
 
 
 @wired
-async def test_an_apply_drops_in_one_version_what_it_applied_in_another(api, webhook):
+async def test_apply_in_one_version_removes_fields_applied_in_another(api, webhook):
     await applied(api, V1, "one", {"host": "h", "port": 1, "replicas": 2})
     answer = await applied(api, V1BETA1, "one", {"hostPort": "h:1"})
     assert (answer.status, answer["spec"]) == (200, {"hostPort": "h:1"})
@@ -266,7 +266,7 @@ async def test_an_apply_drops_in_one_version_what_it_applied_in_another(api, web
 
 @pytest.mark.parametrize("verb", ["update", "apply"])
 @wired
-async def test_ownership_that_cannot_be_converted_fails_the_write(api, webhook, verb):
+async def test_managed_fields_that_cannot_be_converted_fail_the_write(api, webhook, verb):
     await applied(api, V1, "one", {"host": "h", "port": 1})
     await api.get(path(V1BETA1, "a"))  # so that only ownership is left to be converted
     revision = api.revision
@@ -302,7 +302,7 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 @wired
-async def test_a_webhook_that_fails_is_told_and_nothing_changes(api, webhook, verb):
+async def test_a_webhook_failure_is_reported_and_nothing_is_written(api, webhook, verb):
     (made,) = await api.listeners("a", replicas=1)
     webhook.script = ill
     revision = api.revision
@@ -316,7 +316,7 @@ async def test_a_webhook_that_fails_is_told_and_nothing_changes(api, webhook, ve
 
 
 @wired
-async def test_one_bad_object_of_many_fails_the_list_and_is_pointed_at(api, webhook):
+async def test_one_unconvertible_object_fails_the_list_and_is_named(api, webhook):
     await api.listeners("a", "b")
 
     def wrong(obj):
@@ -332,7 +332,7 @@ async def test_one_bad_object_of_many_fails_the_list_and_is_pointed_at(api, webh
 
 
 @wired
-async def test_what_was_converted_before_the_webhook_failed_is_still_shown(api, webhook):
+async def test_cached_conversions_are_served_after_the_webhook_failed(api, webhook):
     await api.listeners("a")
     shown = await api.get(path(V1BETA1, "a"))
     webhook.script = ill
@@ -341,7 +341,7 @@ async def test_what_was_converted_before_the_webhook_failed_is_still_shown(api, 
 
 
 @wired
-async def test_a_failure_is_not_remembered(api, webhook):
+async def test_a_conversion_failure_is_not_cached(api, webhook):
     await api.listeners("a")
     webhook.script = ill
     assert (await api.get(path(V1BETA1, "a"))).status == 500
@@ -350,7 +350,7 @@ async def test_a_failure_is_not_remembered(api, webhook):
 
 
 @wired
-async def test_another_webhook_is_asked_once_the_definition_names_it(api, webhook):
+async def test_a_changed_webhook_of_the_definition_is_used(api, webhook):
     await api.listeners("a")
     await api.get(path(V1BETA1, "a"))
 
@@ -366,7 +366,7 @@ async def test_another_webhook_is_asked_once_the_definition_names_it(api, webhoo
 
 
 @wired
-async def test_what_a_webhook_adds_beyond_the_schema_is_dropped(api, webhook):
+async def test_fields_a_webhook_adds_beyond_the_schema_are_pruned(api, webhook):
     await api.listeners("a")
     webhook.script = lying_about(lambda obj: obj["spec"].update(surprise=1, host="left over"))
     assert (await api.get(path(V1BETA1, "a")))["spec"] == {"hostPort": "h:1"}
@@ -381,7 +381,7 @@ async def test_labels_a_webhook_adds_are_shown_in_that_version_only(api, webhook
 
 
 @wired
-async def test_the_stored_version_follows_what_the_webhook_makes_of_a_write(api, webhook):
+async def test_a_write_stores_what_the_webhook_converted(api, webhook):
     webhook.script = lying_about(lambda obj: obj["metadata"].update(annotations={"was": "v1beta1"}))
     await api.made(path(V1BETA1), listener("a", V1BETA1))
     assert (await api.get(path(V1, "a"))).metadata["annotations"] == {"was": "v1beta1"}
@@ -396,7 +396,7 @@ async def test_cluster_scoped_objects_are_converted_as_well(api, webhook):
 
 
 @wired(define=False)
-async def test_a_service_is_found_through_the_api(api, webhook):
+async def test_a_webhook_service_is_resolved_through_the_api(api, webhook):
     await api.define()
     hook = {"type": "ExternalName", "externalName": "localhost"}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"}, "spec": hook}
@@ -418,7 +418,7 @@ async def test_a_service_is_found_through_the_api(api, webhook):
 
 
 @wired
-async def test_the_definition_says_nothing_of_its_webhooks_failures(api, webhook):
+async def test_webhook_failures_do_not_change_the_definition_status(api, webhook):
     await api.listeners("a")
     before = (await api.get(f"{DEFINITIONS}/{NAME}")).json
     webhook.script = ill

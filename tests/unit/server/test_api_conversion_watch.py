@@ -40,7 +40,7 @@ async def now(api):
 
 
 @wired
-async def test_events_come_converted_and_in_order(api, webhook):
+async def test_events_are_converted_and_in_order(api, webhook):
     watch = await api.watch(path(V1BETA1))
     await api.listeners("a", "b")
     await api.patch(path(V1, "a"), {"spec": {"port": 2}})
@@ -56,7 +56,7 @@ async def test_events_come_converted_and_in_order(api, webhook):
 
 
 @wired
-async def test_what_is_watched_is_what_is_listed(api, webhook):
+async def test_watch_events_equal_listed_objects(api, webhook):
     watch = await api.watch(path(V1BETA1))
     await api.listeners("a", metadata={"labels": {"x": "y"}})
     event = await watch.next(within=PATIENCE)
@@ -73,7 +73,7 @@ async def test_many_writes_keep_their_order(api, webhook):
 
 
 @wired
-async def test_the_state_before_is_converted_in_one_review(api, webhook):
+async def test_initial_events_are_converted_in_one_review(api, webhook):
     await api.listeners("a", "b", "c")
     before = len(webhook.calls)
     watch = await api.watch(path(V1BETA1))
@@ -82,7 +82,7 @@ async def test_the_state_before_is_converted_in_one_review(api, webhook):
 
 
 @wired
-async def test_a_watch_from_the_past_is_given_what_happened_since(api, webhook):
+async def test_a_watch_from_a_past_revision_gets_converted_events(api, webhook):
     since = await now(api)
     await api.listeners("a", "b")
     await api.delete(path(V1, "a"))
@@ -96,13 +96,13 @@ async def test_an_event_is_converted_once_for_its_item(api, webhook):
     watch = await api.watch(path(V1BETA1), resourceVersion=await now(api))
     await api.patch(path(V1, "a"), {"spec": {"port": 2}})
     await take(watch, 1)
-    assert [call.names for call in webhook.calls] == [["a"]], "the former state is nobody's business here"
+    assert [call.names for call in webhook.calls] == [["a"]], "the former state is not needed here"
     _, calls = await api.calls(api.get(path(V1BETA1)))
     assert calls == []
 
 
 @wired
-async def test_events_elsewhere_are_not_asked_about(api, webhook):
+async def test_events_of_other_namespaces_are_not_converted(api, webhook):
     await api.made("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
     watch = await api.watch(path(V1BETA1))
     await api.listeners("far", namespace="other")
@@ -133,7 +133,7 @@ async def test_field_selectors_see_the_converted_object_before_and_after(api, we
 
 
 @wired
-async def test_a_deletion_is_shown_as_the_last_state_and_asked_about_once(api, webhook):
+async def test_a_deletion_shows_the_last_state_and_is_converted_once(api, webhook):
     await api.listeners("a")
     watch = await api.watch(path(V1BETA1), fieldSelector="spec.hostPort=h:1", resourceVersion=await now(api))
     before = len(webhook.calls)
@@ -145,7 +145,7 @@ async def test_a_deletion_is_shown_as_the_last_state_and_asked_about_once(api, w
 
 
 @wired
-async def test_rows_are_made_of_converted_objects(api, webhook):
+async def test_table_rows_are_built_from_converted_objects(api, webhook):
     watch = await api.watch(path(V1BETA1), headers={"Accept": TABLE})
     await api.listeners("a")
     event = await watch.next(within=PATIENCE)
@@ -156,7 +156,7 @@ async def test_rows_are_made_of_converted_objects(api, webhook):
 
 
 @wired
-async def test_a_webhook_that_fails_ends_the_watch_with_its_reason(api, webhook):
+async def test_a_webhook_failure_ends_the_watch_with_an_error(api, webhook):
     watch = await api.watch(path(V1BETA1))
     await api.listeners("a")
     assert await take(watch, 1) == [("ADDED", "a", "h:1")]
@@ -166,14 +166,14 @@ async def test_a_webhook_that_fails_ends_the_watch_with_its_reason(api, webhook)
 
 
 @wired
-async def test_a_watch_that_cannot_show_the_state_ends_with_the_reason(api, webhook):
+async def test_a_watch_whose_initial_events_cannot_be_converted_ends_with_an_error(api, webhook):
     await api.listeners("a")
     webhook.script = ill
     assert await ending(await api.watch(path(V1BETA1))) == (500, FAILED)
 
 
 @wired
-async def test_a_watch_that_cannot_catch_up_ends_with_the_reason(api, webhook):
+async def test_a_watch_whose_past_events_cannot_be_converted_ends_with_an_error(api, webhook):
     since = await now(api)
     await api.listeners("a")
     webhook.script = ill
@@ -181,7 +181,7 @@ async def test_a_watch_that_cannot_catch_up_ends_with_the_reason(api, webhook):
 
 
 @wired
-async def test_nothing_is_sent_after_a_failure_and_a_new_watch_goes_on_from_there(api, webhook):
+async def test_nothing_is_sent_after_a_failure_and_a_new_watch_resumes_there(api, webhook):
     watch = await api.watch(path(V1BETA1))
     (made,) = await api.listeners("a")
     await take(watch, 1)
@@ -195,7 +195,7 @@ async def test_nothing_is_sent_after_a_failure_and_a_new_watch_goes_on_from_ther
 
 
 @wired
-async def test_watchers_of_the_stored_version_do_not_notice(api, webhook):
+async def test_a_webhook_failure_does_not_affect_watchers_of_the_stored_version(api, webhook):
     stored, other = await api.watch(path(V1)), await api.watch(path(V1BETA1))
     webhook.script = ill
     await api.listeners("a")
@@ -215,7 +215,7 @@ async def test_a_change_of_the_definition_ends_the_watch(api, webhook):
 
 
 @wired
-async def test_a_watcher_whose_line_grows_too_long_is_cut_off(api, webhook, monkeypatch):
+async def test_a_watcher_with_too_many_pending_events_is_closed(api, webhook, monkeypatch):
     monkeypatch.setattr(converting_module, "MAX_WAITING", 3)
     watch = await api.watch(path(V1BETA1), resourceVersion=await now(api))
     gate = webhook.script = Gate()
@@ -232,7 +232,7 @@ async def test_a_watcher_whose_line_grows_too_long_is_cut_off(api, webhook, monk
 
 
 @wired
-async def test_a_peer_that_leaves_while_a_webhook_is_asked_leaves_nothing_behind(api, webhook):
+async def test_a_client_that_disconnects_during_conversion_leaves_no_tasks(api, webhook):
     cache = api.catalog.custom_cache(api.catalog.find("net.example.dev", "v1", "listeners").group_resource)
     watch = await api.watch(path(V1BETA1), resourceVersion=await now(api))
     webhook.script = Gate()

@@ -18,7 +18,7 @@ UNKNOWN_FORMAT = (
 
 
 @served
-async def test_created_object_is_answered_and_stored(api):
+async def test_created_object_is_returned_and_stored(api):
     answer = await api.post(CM, cm("a", metadata={"labels": {"l": "1"}}, data={"k": "v"}))
     assert answer.status == 201
     assert answer.header("Content-Type") == "application/json"
@@ -101,14 +101,14 @@ async def test_name_is_generated_from_its_prefix(api):
 
 
 @served
-async def test_long_prefix_is_cut_so_that_the_name_fits(api):
+async def test_long_generate_name_prefix_is_truncated(api):
     made = await api.made(CM, {"metadata": {"generateName": "x" * 100}})
     assert len(made["metadata"]["name"]) == 63
     assert made["metadata"]["name"].startswith("x" * 58)
 
 
 @served
-async def test_generated_name_that_is_taken_is_tried_again(api, monkeypatch):
+async def test_generated_name_conflict_is_retried(api, monkeypatch):
     names = iter(["g-1", "g-1", "g-1", "g-2"])
     monkeypatch.setattr("kapi.registry.write.generate_name", lambda prefix: next(names))
     first = await api.made(CM, {"metadata": {"generateName": "g-"}})
@@ -118,7 +118,7 @@ async def test_generated_name_that_is_taken_is_tried_again(api, monkeypatch):
 
 
 @served
-async def test_generated_name_is_given_up_after_eight_tries(api, monkeypatch):
+async def test_generated_name_fails_after_eight_conflicts(api, monkeypatch):
     tried = []
     monkeypatch.setattr("kapi.registry.write.generate_name", lambda prefix: tried.append(prefix) or "g-1")
     await api.made(CM, cm("g-1"))
@@ -164,7 +164,7 @@ async def test_names_of_roles_need_only_fit_in_a_path(api, name, why):
 
 
 @served
-async def test_cron_job_names_leave_room_for_their_jobs(api):
+async def test_cron_job_names_are_limited_to_52_characters(api):
     answer = await api.post(
         "/apis/batch/v1/namespaces/default/cronjobs",
         {
@@ -219,7 +219,7 @@ async def test_fresh_namespace_can_be_used_at_once(api):
     assert (await api.post(f"{NS}/fresh/configmaps", cm("a"))).status == 201
 
 
-# -- what the body says it is -----------------------------------------------------------------------------------------
+# -- apiVersion and kind of the body ----------------------------------------------------------------------------------
 
 
 @served
@@ -493,7 +493,7 @@ async def test_config_map_over_a_mebibyte_is_invalid(api):
 
 
 @served
-async def test_object_the_store_would_not_take_is_refused(api):
+async def test_object_over_the_storage_limit_is_refused(api):
     # What etcd refuses cannot exist on any other cluster.
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     rule = {"apiGroups": ["x" * 1000], "resources": ["y"], "verbs": ["get"]}
@@ -566,7 +566,7 @@ async def test_only_one_owner_may_be_the_controller(api):
 
 
 @served
-async def test_owner_must_be_named_in_full(api):
+async def test_owner_reference_must_be_complete(api):
     answer = await api.post(CM, cm("a", metadata={"ownerReferences": [{"apiVersion": "v1"}]}))
     assert answer.status == 422
     fields = {cause["field"] for cause in answer["details"]["causes"]}
@@ -577,7 +577,7 @@ async def test_owner_must_be_named_in_full(api):
 
 
 @served
-async def test_all_problems_are_reported_together(api):
+async def test_all_validation_errors_are_reported_together(api):
     obj = pod("p2", restartPolicy="Foo")
     obj["spec"]["containers"] = [{"name": "C_", "image": ""}]
     answer = await api.post(PODS, obj)
@@ -615,7 +615,7 @@ async def test_deprecated_kind_is_warned_about(api):
 
 
 @served
-async def test_accept_is_judged_before_anything_is_stored(api):
+async def test_accept_header_is_validated_before_anything_is_stored(api):
     answer = await api.post(CM, cm("a"), headers={"accept": "text/html"})
     assert answer.error[:2] == (406, "NotAcceptable")
     assert (await api.get(f"{CM}/a")).status == 404

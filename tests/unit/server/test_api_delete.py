@@ -39,7 +39,7 @@ async def test_delete_is_answered_with_a_status(api):
 
 
 @served
-async def test_group_is_told_in_the_details(api):
+async def test_status_details_have_the_group(api):
     await api.made(DEPLOY, deployment("d"))
     assert (await api.delete(f"{DEPLOY}/d"))["details"]["group"] == "apps"
 
@@ -66,7 +66,7 @@ RETURNS_OBJECT = {
 
 
 @served
-async def test_some_kinds_are_answered_with_the_object(api):
+async def test_some_kinds_return_the_deleted_object(api):
     await api.made(f"{NS}/default/serviceaccounts", {"metadata": {"name": "s"}})
     answer = await api.delete(f"{NS}/default/serviceaccounts/s")
     assert answer["kind"] == "ServiceAccount"
@@ -83,7 +83,7 @@ async def test_missing_object_is_not_found(api):
 
 
 @served
-async def test_deletion_moves_the_revision_and_says_so_to_watchers(api):
+async def test_deletion_increments_the_revision_and_is_watched(api):
     made = await api.made(CM, cm("a", data={"k": "v"}))
     watch = await api.watch(CM, resourceVersion=made["metadata"]["resourceVersion"])
     await api.delete(f"{CM}/a")
@@ -178,7 +178,7 @@ async def test_body_must_be_delete_options(api, body):
 
 
 @served
-async def test_body_wins_over_the_query(api):
+async def test_delete_options_in_the_body_override_the_query(api):
     await api.made(CM, cm("a"))
     answer = await api.delete(f"{CM}/a", _options(), propagationPolicy="Orphan")
     assert answer["kind"] == "Status"
@@ -222,7 +222,7 @@ async def test_dry_run_deletes_nothing(api):
 
 
 @served
-async def test_object_with_finalizers_is_only_marked(api):
+async def test_object_with_finalizers_gets_a_deletion_timestamp(api):
     made = await api.made(CM, cm("fin", metadata={"finalizers": ["x.io/f"]}))
     watch = await api.watch(CM, resourceVersion=made["metadata"]["resourceVersion"])
     answer = await api.delete(f"{CM}/fin")
@@ -237,7 +237,7 @@ async def test_object_with_finalizers_is_only_marked(api):
 
 
 @served
-async def test_second_deletion_of_a_marked_object_changes_nothing(api):
+async def test_second_deletion_of_a_terminating_object_changes_nothing(api):
     await api.made(CM, cm("fin", metadata={"finalizers": ["x.io/f"]}))
     first = await api.delete(f"{CM}/fin")
     second = await api.delete(f"{CM}/fin")
@@ -245,7 +245,7 @@ async def test_second_deletion_of_a_marked_object_changes_nothing(api):
 
 
 @served
-async def test_first_deletion_counts_as_a_new_generation(api):
+async def test_first_deletion_increments_generation(api):
     obj = deployment("d")
     obj["metadata"]["finalizers"] = ["x.io/f"]
     await api.made(DEPLOY, obj)
@@ -268,7 +268,7 @@ async def test_propagation_policy_becomes_a_finalizer(api, policy, finalizer):
 
 @pytest.mark.parametrize(("value", "code"), [("true", 200), ("false", 200)])
 @served
-async def test_old_orphan_option(api, value, code):
+async def test_orphan_dependents_option_is_honoured(api, value, code):
     await api.made(CM, cm("b"))
     answer = await api.delete(f"{CM}/b", orphanDependents=value)
     assert answer.status == code
@@ -276,13 +276,13 @@ async def test_old_orphan_option(api, value, code):
 
 
 @served
-async def test_old_option_makes_a_pending_deletion_202(api):
+async def test_orphan_dependents_makes_a_pending_deletion_202(api):
     await api.made(CM, cm("fin", metadata={"finalizers": ["x.io/f"]}))
     assert (await api.delete(f"{CM}/fin", _options(orphanDependents=False))).status == 202
 
 
 @served
-async def test_jobs_are_orphaning_by_default(api):
+async def test_jobs_orphan_dependents_by_default(api):
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     path = "/apis/batch/v1/namespaces/default/jobs"
     await api.made(path, {"metadata": {"name": "j"}, "spec": {"template": template}})
@@ -292,7 +292,7 @@ async def test_jobs_are_orphaning_by_default(api):
 
 
 @served
-async def test_finalizer_that_is_there_decides_when_nothing_is_said(api):
+async def test_existing_garbage_collection_finalizer_is_kept_without_a_policy(api):
     await api.made(CM, cm("b", metadata={"finalizers": ["orphan"]}))
     assert (await api.delete(f"{CM}/b")).metadata["finalizers"] == ["orphan"]
 
@@ -301,7 +301,7 @@ async def test_finalizer_that_is_there_decides_when_nothing_is_said(api):
 
 
 @served
-async def test_unscheduled_pod_goes_at_once(api):
+async def test_unscheduled_pod_is_deleted_at_once(api):
     await api.made(PODS, pod("p"))
     answer = await api.delete(f"{PODS}/p")
     assert answer.status == 200
@@ -355,7 +355,7 @@ async def test_pod_that_is_marked_is_deleted_though_the_request_was_cancelled(ap
 
 
 @served
-async def test_running_pod_is_given_its_grace(api):
+async def test_running_pod_is_deleted_after_its_grace_period(api):
     await _scheduled(api, terminationGracePeriodSeconds=40)
     answer = await api.delete(f"{PODS}/p")
     assert answer.status == 200
@@ -366,14 +366,14 @@ async def test_running_pod_is_given_its_grace(api):
 
 
 @served
-async def test_grace_can_be_asked_for(api):
+async def test_requested_grace_period_is_used(api):
     await _scheduled(api)
     answer = await api.delete(f"{PODS}/p", gracePeriodSeconds=5)
     assert answer.metadata["deletionGracePeriodSeconds"] == 5
 
 
 @served
-async def test_second_deletion_can_only_shorten_the_grace(api):
+async def test_second_deletion_can_only_shorten_the_grace_period(api):
     await _scheduled(api)
     first = await api.delete(f"{PODS}/p")
     for query in ({}, {"gracePeriodSeconds": 30}, {"gracePeriodSeconds": 100}):
@@ -386,7 +386,7 @@ async def test_second_deletion_can_only_shorten_the_grace(api):
 
 
 @served
-async def test_grace_of_zero_deletes_now(api):
+async def test_grace_period_of_zero_deletes_at_once(api):
     await _scheduled(api)
     await api.delete(f"{PODS}/p")
     answer = await api.delete(f"{PODS}/p", gracePeriodSeconds=0)
@@ -395,14 +395,14 @@ async def test_grace_of_zero_deletes_now(api):
 
 
 @served
-async def test_negative_grace_means_one_second(api):
+async def test_negative_grace_period_means_one_second(api):
     await _scheduled(api)
     assert (await api.delete(f"{PODS}/p", gracePeriodSeconds=-5)).metadata["deletionGracePeriodSeconds"] == 1
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 @served
-async def test_pod_that_has_ended_goes_at_once(api, phase):
+async def test_finished_pod_is_deleted_at_once(api, phase):
     running = await _scheduled(api)
     await api.put(f"{PODS}/p/status", {**running, "status": {"phase": phase}})
     await api.delete(f"{PODS}/p")
@@ -422,7 +422,7 @@ async def test_pod_with_finalizers_waits_for_both(api):
 
 
 @served
-async def test_finalizers_leaving_first_leaves_the_grace(api):
+async def test_removing_finalizers_first_keeps_the_grace_period(api):
     await api.made(PODS, pod("p", metadata={"finalizers": ["x.io/f"]}, nodeName="n1"))
     await api.delete(f"{PODS}/p")
     await api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
@@ -432,7 +432,7 @@ async def test_finalizers_leaving_first_leaves_the_grace(api):
 
 
 @served
-async def test_grace_means_nothing_to_other_kinds(api):
+async def test_grace_period_is_ignored_by_other_kinds(api):
     await api.made(CM, cm("a"))
     assert (await api.delete(f"{CM}/a", gracePeriodSeconds=30))["kind"] == "Status"
     assert (await api.get(f"{CM}/a")).status == 404
@@ -449,7 +449,7 @@ async def _five(api):
 
 
 @served
-async def test_collection_delete_answers_with_what_was_there(api):
+async def test_deletecollection_returns_the_deleted_objects(api):
     await _five(api)
     answer = await api.delete(CM)
     assert answer.status == 200
@@ -462,7 +462,7 @@ async def test_collection_delete_answers_with_what_was_there(api):
 
 
 @served
-async def test_collection_delete_honours_selectors(api):
+async def test_deletecollection_honours_selectors(api):
     await _five(api)
     assert (await api.delete(CM, labelSelector="odd=maybe"))["items"] == []
     assert (await api.delete(CM, labelSelector="odd=yes")).names == ["c1", "c3"]
@@ -471,7 +471,7 @@ async def test_collection_delete_honours_selectors(api):
 
 
 @served
-async def test_collection_delete_can_be_a_dry_run(api):
+async def test_deletecollection_can_be_a_dry_run(api):
     await _five(api)
     before = api.revision
     assert len((await api.delete(CM, dryRun="All"))["items"]) == 5
@@ -480,7 +480,7 @@ async def test_collection_delete_can_be_a_dry_run(api):
 
 
 @served
-async def test_collection_delete_passes_its_options_on(api):
+async def test_deletecollection_applies_its_delete_options(api):
     await _five(api)
     await api.delete(CM, _options(propagationPolicy="Orphan"), labelSelector="odd=yes")
     marked = [item["metadata"] for item in (await api.get(CM))["items"] if "finalizers" in item["metadata"]]
@@ -488,7 +488,7 @@ async def test_collection_delete_passes_its_options_on(api):
 
 
 @served
-async def test_collection_delete_refuses_bad_selectors_before_deleting(api):
+async def test_deletecollection_refuses_bad_selectors_before_deleting(api):
     await _five(api)
     for query in ({"labelSelector": "a in ("}, {"fieldSelector": "data.k=v"}, {"resourceVersionMatch": "Exact"}):
         assert (await api.delete(CM, **query)).status in (400, 422)
@@ -496,13 +496,13 @@ async def test_collection_delete_refuses_bad_selectors_before_deleting(api):
 
 
 @served
-async def test_collection_delete_needs_a_namespace(api):
+async def test_deletecollection_needs_a_namespace(api):
     answer = await api.delete("/api/v1/configmaps")
     assert answer.error[0] == 405
 
 
 @served
-async def test_collection_delete_of_pods_is_graceful(api):
+async def test_deletecollection_of_pods_is_graceful(api):
     await _scheduled(api, "p1")
     await api.made(PODS, pod("p2"))
     await api.delete(PODS)
@@ -512,7 +512,7 @@ async def test_collection_delete_of_pods_is_graceful(api):
 
 
 class Guard:
-    """A validator that lets nobody delete what is named in `guarded`."""
+    """A validating plugin that refuses to delete the objects named in `guarded`."""
 
     def __init__(self, *guarded):
         self.guarded = guarded
@@ -540,7 +540,7 @@ def _guarded(guard, test):
     run(main())
 
 
-def test_collection_delete_stops_at_a_failure_and_tells_the_first():
+def test_deletecollection_stops_at_a_failure_and_returns_the_first():
     guard = Guard("c007", "c011")
 
     async def check(api):
@@ -555,7 +555,7 @@ def test_collection_delete_stops_at_a_failure_and_tells_the_first():
     _guarded(guard, check)
 
 
-def test_collection_delete_in_all_its_breadth_asks_admission_of_each():
+def test_deletecollection_runs_admission_for_each_object():
     guard = Guard()
 
     async def check(api):
@@ -566,7 +566,7 @@ def test_collection_delete_in_all_its_breadth_asks_admission_of_each():
     _guarded(guard, check)
 
 
-def test_collection_deletes_at_the_same_time_do_not_mind_each_other():
+def test_concurrent_deletecollections_do_not_fail():
     async def check(api):
         answers = await asyncio.gather(*(api.delete(CM) for _ in range(3)))
         assert [answer.status for answer in answers] == [200] * 3
@@ -590,7 +590,7 @@ class Counting(MemoryStorage):
         return await super().delete(key, expected, note)
 
 
-def test_collection_delete_has_many_commits_under_way_but_not_all():
+def test_deletecollection_has_a_bounded_number_of_commits_in_flight():
     async def main():
         storage = Counting()
         async with serving(storage) as api:

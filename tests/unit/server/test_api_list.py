@@ -60,7 +60,7 @@ async def test_get_not_older_than_a_revision(api):
     "query", [{}, {"resourceVersionMatch": "Exact"}, {"resourceVersionMatch": "NotOlderThan"}, {"limit": 1}]
 )
 @served
-async def test_revision_that_does_not_come_is_a_timeout(api, path, query):
+async def test_future_revision_is_a_timeout(api, path, query):
     await api.made(CM, cm("a"))
     answer = await api.get(path, resourceVersion="99999999", **query)
     message = f"Timeout: Too large resource version: 99999999, current: {api.revision}"
@@ -71,7 +71,7 @@ async def test_revision_that_does_not_come_is_a_timeout(api, path, query):
 
 
 @served
-async def test_revision_that_comes_in_time_is_waited_for(api):
+async def test_read_waits_for_a_revision_that_is_committed_in_time(api):
     import asyncio
 
     await api.made(CM, cm("a"))
@@ -83,7 +83,7 @@ async def test_revision_that_comes_in_time_is_waited_for(api):
 
 
 @served
-async def test_version_of_a_get_must_be_a_number(api):
+async def test_resource_version_of_a_get_must_be_a_number(api):
     await api.made(CM, cm("a"))
     answer = await api.get(f"{CM}/a", resourceVersion="abc")
     why = 'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax'
@@ -138,7 +138,7 @@ async def test_order_is_that_of_namespace_and_name(api):
 
 
 @served
-async def test_namespace_whose_name_begins_like_another_is_kept_apart(api):
+async def test_namespaces_with_a_common_prefix_are_listed_separately(api):
     await api.made(NS, {"metadata": {"name": "default-2"}})
     await api.made(f"{NS}/default-2/configmaps", cm("x"))
     await api.made(CM, cm("y"))
@@ -147,7 +147,7 @@ async def test_namespace_whose_name_begins_like_another_is_kept_apart(api):
 
 
 @served
-async def test_list_revision_is_that_of_the_store(api):
+async def test_resource_version_of_a_list_is_that_of_the_store(api):
     await api.made(CM, cm("a"))
     await api.made(PODS, pod("p"))
     assert (await api.get(CM)).version == str(api.revision)
@@ -190,7 +190,7 @@ async def test_page_that_is_exactly_full_is_the_last(api, count):
 
 
 @served
-async def test_pages_are_of_one_moment_while_the_store_moves_on(api):
+async def test_pages_show_one_revision_during_writes(api):
     made = await _many(api, 9)
 
     async def meddle(page):
@@ -236,7 +236,7 @@ async def test_pages_with_selectors_are_filled_up(api):
 
 
 @served
-async def test_token_says_where_to_go_on(api):
+async def test_continue_token_holds_the_next_key(api):
     await _many(api, 3)
     page = await api.get(CM, limit=2)
     fields = _fields(page.metadata["continue"])
@@ -246,7 +246,7 @@ async def test_token_says_where_to_go_on(api):
 
 
 @served
-async def test_rest_can_be_had_without_a_limit(api):
+async def test_continue_without_a_limit_returns_the_rest(api):
     await _many(api, 5)
     first = await api.get(CM, limit=2)
     await api.made(CM, cm("late"))
@@ -262,14 +262,14 @@ async def test_no_limit(api, limit):
 
 
 @served
-async def test_limit_is_ignored_when_any_revision_will_do(api):
+async def test_limit_is_ignored_with_resource_version_zero(api):
     await _many(api, 3)
     answer = await api.get(CM, limit=1, resourceVersion="0")
     assert (len(answer["items"]), answer.metadata.keys()) == (3, {"resourceVersion"})
 
 
 @served
-async def test_compacted_token_is_expired_and_offers_another(api):
+async def test_expired_continue_token_is_410_with_an_inconsistent_token(api):
     await _many(api, 5)
     first = await api.get(CM, limit=2)
     await api.delete(f"{CM}/c03")
@@ -288,7 +288,7 @@ async def test_compacted_token_is_expired_and_offers_another(api):
 
 
 @served
-async def test_a_token_expires_though_nothing_is_written(api):
+async def test_continue_token_expires_on_an_idle_server(api):
     await _many(api, 6)
     first = await api.get(CM, limit=2)
     await asyncio.sleep(200)
@@ -338,7 +338,7 @@ async def test_bad_tokens_are_refused(api, token, why):
 
 
 @served
-async def test_token_cannot_leave_its_collection(api):
+async def test_continue_token_cannot_read_another_collection(api):
     secrets = f"{NS}/default/secrets"
     await api.made(secrets, {"metadata": {"name": "hidden"}})
     for start in ("../../secrets/default/", "/registry/core/secrets/", "..", "a/../../x"):
@@ -347,7 +347,7 @@ async def test_token_cannot_leave_its_collection(api):
 
 
 @served
-async def test_token_of_the_future_is_a_timeout(api):
+async def test_continue_token_of_a_future_revision_is_a_timeout(api):
     answer = await api.get(CM, continue_=_token(rv=99999999, start="a\0"))
     assert answer.error[:2] == (504, "Timeout")
 
@@ -356,7 +356,7 @@ async def test_token_of_the_future_is_a_timeout(api):
 
 
 @served
-async def test_exact_revision_shows_the_past(api):
+async def test_exact_match_lists_a_past_revision(api):
     await api.made(CM, cm("a", data={"k": "1"}))
     then = api.revision
     await api.patch(f"{CM}/a", {"data": {"k": "2"}})
@@ -386,7 +386,7 @@ async def test_exact_revision_with_selectors_and_pages(api):
 
 
 @served
-async def test_not_older_than_shows_the_present(api):
+async def test_not_older_than_lists_the_latest_state(api):
     await api.made(CM, cm("a"))
     then = api.revision
     await api.made(CM, cm("b"))
@@ -436,7 +436,7 @@ async def test_compacted_revision_is_expired(api, query):
     ],
 )
 @served
-async def test_combinations_that_mean_nothing_are_refused(api, query, why):
+async def test_invalid_combinations_of_list_options_are_refused(api, query, why):
     answer = await api.get(CM, **query)
     assert answer.error == (422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {why}')
     assert answer["details"]["kind"] == "ListOptions"
@@ -631,7 +631,7 @@ async def test_fields_follow_updates(api):
 
 
 @served
-async def test_label_and_field_selectors_are_both_in_force(api):
+async def test_label_and_field_selectors_are_combined(api):
     await api.made(CM, cm("a", metadata={"labels": {"x": "1"}}))
     await api.made(CM, cm("b", metadata={"labels": {"x": "1"}}))
     assert (await api.get(CM, labelSelector="x=1", fieldSelector="metadata.name=b")).names == ["b"]

@@ -33,7 +33,7 @@ def agent(name):
 
 
 @served
-async def test_a_creator_owns_what_it_sent(api):
+async def test_a_create_owns_the_fields_it_sent(api):
     answer = await api.post(CM, cm("a", metadata={"labels": {"l": "1"}}, data={"k": "v"}), headers=agent("curl/8 x"))
     assert entries(answer) == [
         {
@@ -62,13 +62,13 @@ async def test_a_creator_owns_what_it_sent(api):
     ],
 )
 @served
-async def test_a_program_is_known_by_its_user_agent(api, header, manager):
+async def test_the_default_field_manager_is_the_user_agent(api, header, manager):
     answer = await api.post(CM, cm("a", data={"k": "v"}), headers=agent(header))
     assert names(answer) == [manager]
 
 
 @served
-async def test_a_request_may_give_another_name(api):
+async def test_the_field_manager_parameter_overrides_the_user_agent(api):
     answer = await api.post(CM, cm("a", data={"k": "v"}), headers=agent("curl"), fieldManager="me")
     assert names(answer) == ["me"]
     answer = await api.post(CM, cm("b"), fieldManager="x" * 129)
@@ -77,13 +77,13 @@ async def test_a_request_may_give_another_name(api):
 
 
 @served
-async def test_who_sets_nothing_owns_nothing(api):
+async def test_a_write_without_fields_owns_nothing(api):
     answer = await api.post(CM, cm("a"))
     assert "managedFields" not in answer.metadata
 
 
 @served
-async def test_defaults_belong_to_who_wrote_the_object(api):
+async def test_defaults_are_owned_by_the_field_manager_that_wrote_the_object(api):
     answer = await api.post(DEPLOY, deployment("d"), fieldManager="me")
     spec = owned(answer)["me"]["f:spec"]
     assert {"f:replicas", "f:revisionHistoryLimit", "f:selector", "f:strategy", "f:template"} <= set(spec)
@@ -91,7 +91,7 @@ async def test_defaults_belong_to_who_wrote_the_object(api):
 
 
 @served
-async def test_what_the_server_allocates_belongs_to_nobody(api):
+async def test_allocated_values_have_no_field_manager(api):
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
     answer = await api.post(SVC, service, fieldManager="me")
     assert answer["spec"]["clusterIP"]
@@ -99,7 +99,7 @@ async def test_what_the_server_allocates_belongs_to_nobody(api):
 
 
 @served
-async def test_the_label_of_a_namespace_belongs_to_its_creator(api):
+async def test_the_name_label_of_a_namespace_is_owned_by_its_creator(api):
     answer = await api.post(NS, {"metadata": {"name": "n"}}, fieldManager="me")
     assert owned(answer) == {"me": {"f:metadata": {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}}}}}
 
@@ -108,7 +108,7 @@ async def test_the_label_of_a_namespace_belongs_to_its_creator(api):
 
 
 @served
-async def test_an_update_takes_what_it_changes_and_what_is_gone_is_nobodys(api):
+async def test_an_update_owns_changed_fields_and_removed_fields_have_no_owner(api):
     await api.post(CM, cm("a", metadata={"labels": {"l": "1"}}, data={"k": "v", "n": "1"}), fieldManager="one")
     answer = await api.put(A, cm("a", data={"k": "w", "n": "1"}), fieldManager="two")
     assert owned(answer) == {"one": {"f:data": {".": {}, "f:n": {}}}, "two": {"f:data": {"f:k": {}}}}
@@ -130,7 +130,7 @@ async def test_a_patch_is_recorded_like_an_update(api, media, patch):
 
 
 @served
-async def test_who_changes_twice_has_one_entry(api):
+async def test_a_field_manager_that_updates_twice_has_one_entry(api):
     await api.post(CM, cm("a", data={"k": "v"}), fieldManager="one")
     await api.patch(A, {"data": {"l": "1"}}, fieldManager="one")
     answer = await api.patch(A, {"data": {"m": "1"}}, fieldManager="one")
@@ -138,14 +138,14 @@ async def test_who_changes_twice_has_one_entry(api):
 
 
 @served
-async def test_an_apply_and_an_update_of_one_name_are_two_owners(api):
+async def test_apply_and_update_of_one_field_manager_are_two_entries(api):
     await api.patch(A, cm("a", data={"k": "1"}), APPLY, fieldManager="me")
     answer = await api.patch(A, {"data": {"l": "1"}}, fieldManager="me")
     assert [(entry["manager"], entry["operation"]) for entry in entries(answer)] == [("me", "Apply"), ("me", "Update")]
 
 
 @served
-async def test_the_status_endpoint_writes_under_its_name(api):
+async def test_status_updates_are_recorded_with_their_subresource(api):
     await api.post(DEPLOY, deployment("d"), fieldManager="one")
     answer = await api.patch(f"{D}/status", {"status": {"replicas": 1}, "spec": {"replicas": 7}}, fieldManager="one")
     assert [entry.get("subresource") for entry in entries(answer)] == [None, "status"]
@@ -172,7 +172,7 @@ async def test_entries_are_sorted_by_operation_time_and_name(api):
 
 
 @served
-async def test_a_time_is_when_the_owner_last_changed_something(api):
+async def test_the_time_of_an_entry_is_its_last_change(api):
     made = await api.post(CM, cm("a", data={"k": "v"}), fieldManager="one")
     await asyncio.sleep(60)
     assert (await api.put(A, cm("a", data={"k": "v"}), fieldManager="one")).json == made.json
@@ -187,7 +187,7 @@ async def test_a_time_is_when_the_owner_last_changed_something(api):
 
 
 @served
-async def test_only_the_loss_of_an_owner_is_a_change(api):
+async def test_an_entry_that_loses_its_last_field_is_removed(api):
     await api.post(CM, cm("a", data={"k": "v", "l": "w"}), fieldManager="one")
     shared = await api.patch(A, cm("a", data={"k": "v"}), APPLY, fieldManager="two")
     left = await api.patch(A, cm("a"), APPLY, fieldManager="two")
@@ -202,7 +202,7 @@ async def test_only_the_loss_of_an_owner_is_a_change(api):
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize("how", ["put", MERGE, STRATEGIC, JSON_PATCH])
 @served
-async def test_an_empty_list_forgets_all_owners(api, empty, how):
+async def test_an_empty_managed_fields_list_resets_ownership(api, empty, how):
     await api.post(CM, cm("a", data={"k": "v"}), fieldManager="one")
     await api.patch(A, cm("a", data={"l": "w"}), APPLY, fieldManager="two")
     if how == "put":
@@ -234,7 +234,7 @@ async def test_leaving_managed_fields_out_keeps_them(api):
 
 
 @served
-async def test_a_client_may_rewrite_the_record(api):
+async def test_clients_may_replace_managed_fields(api):
     await api.post(CM, cm("a", data={"k": "v"}), fieldManager="one")
     claim = {"operation": "Apply", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z", "fieldsType": "FieldsV1"}
     claim |= {"manager": "other", "fieldsV1": {"f:data": {"f:k": {}}}}
@@ -253,7 +253,7 @@ async def test_a_client_may_rewrite_the_record(api):
     ],
 )
 @served
-async def test_a_record_that_cannot_be_read_is_ignored(api, wrong):
+async def test_invalid_managed_fields_are_ignored(api, wrong):
     made = await api.made(CM, cm("a", data={"k": "v"}))
     claim = {"manager": "other", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     claim |= {"fieldsV1": {"f:data": {"f:k": {}}}, **wrong}
@@ -263,7 +263,7 @@ async def test_a_record_that_cannot_be_read_is_ignored(api, wrong):
 
 @pytest.mark.parametrize("empty", EMPTY)
 @served
-async def test_a_sub_resource_cannot_change_the_record(api, empty):
+async def test_subresources_cannot_change_managed_fields(api, empty):
     made = await api.made(DEPLOY, deployment("d"))
     answer = await api.patch(f"{D}/status", {"metadata": {"managedFields": empty}})
     assert entries(answer) == made["metadata"]["managedFields"]
@@ -273,7 +273,7 @@ async def test_a_sub_resource_cannot_change_the_record(api, empty):
 
 
 @served
-async def test_the_oldest_of_more_than_ten_updaters_are_put_together(api):
+async def test_the_oldest_of_more_than_ten_updates_are_merged(api):
     await api.post(CM, cm("a", data={"k0": "v"}), fieldManager="u0")
     for number in range(1, 13):
         await asyncio.sleep(1)
@@ -285,7 +285,7 @@ async def test_the_oldest_of_more_than_ten_updaters_are_put_together(api):
 
 
 @served
-async def test_the_first_apply_to_an_object_without_record_names_what_was_there(api):
+async def test_the_first_apply_records_existing_fields_as_before_first_apply(api):
     await api.made(CM, cm("a"))
     answer = await api.patch(A, {"data": {"k": "v"}})
     assert entries(answer) == []
@@ -299,11 +299,11 @@ LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @served
-async def test_kubectl_may_change_what_it_applied_on_the_client(api):
+async def test_kubectl_may_change_fields_of_its_client_side_apply(api):
     text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"annotations":{},"name":"a"}}\n'
     config = cm("a", metadata={"annotations": {LAST: text}}, data={"a": "1"})
     await api.post(CM, config, fieldManager="kubectl-client-side-apply")
-    answer = await api.patch(A, cm("a", data={"a": "2"}), APPLY, fieldManager="somebody")
+    answer = await api.patch(A, cm("a", data={"a": "2"}), APPLY, fieldManager="another")
     assert 'conflict with "kubectl-client-side-apply" using v1: .data.a' in answer.message
     answer = await api.patch(A, cm("a", data={"a": "2"}), APPLY, fieldManager="kubectl")
     assert (answer.status, answer["data"]) == (200, {"a": "2"})

@@ -12,7 +12,7 @@ async def _ns(api, name="probe", **metadata):
 
 
 @served
-async def test_namespace_is_made_with_its_finalizer_and_label(api):
+async def test_namespace_is_created_with_its_finalizer_and_label(api):
     made = await _ns(api)
     assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "probe"}
     assert made["spec"] == {"finalizers": ["kubernetes"]}
@@ -26,20 +26,20 @@ async def test_generated_namespace_is_labelled_with_its_name(api):
 
 
 @served
-async def test_label_comes_back_when_it_is_removed(api):
+async def test_removed_name_label_is_restored(api):
     await _ns(api)
     answer = await api.put(f"{NS}/probe", {"metadata": {"name": "probe", "labels": {"a": "b"}}})
     assert answer.metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": "probe"}
 
 
 @served
-async def test_name_must_be_a_label(api):
+async def test_namespace_name_must_be_a_dns_label(api):
     assert (await api.post(NS, {"metadata": {"name": "a.b"}})).status == 422
     assert (await api.post(NS, {"metadata": {"name": "x" * 64}})).status == 422
 
 
 @served
-async def test_deleting_marks_it_as_terminating(api):
+async def test_namespace_deletion_sets_the_terminating_phase(api):
     made = await _ns(api)
     watch = await api.watch(NS, resourceVersion=made["metadata"]["resourceVersion"])
     answer = await api.delete(f"{NS}/probe")
@@ -77,7 +77,7 @@ async def test_nothing_is_created_in_a_terminating_namespace(api):
 
 
 @served
-async def test_what_is_in_a_terminating_namespace_can_change_and_go(api):
+async def test_objects_in_a_terminating_namespace_can_be_updated_and_deleted(api):
     await _ns(api)
     await api.made(f"{NS}/probe/configmaps", cm("old"))
     await api.delete(f"{NS}/probe")
@@ -86,7 +86,7 @@ async def test_what_is_in_a_terminating_namespace_can_change_and_go(api):
 
 
 @served
-async def test_name_of_a_terminating_namespace_is_taken(api):
+async def test_name_of_a_terminating_namespace_cannot_be_reused(api):
     await _ns(api)
     await api.delete(f"{NS}/probe")
     answer = await api.post(NS, {"metadata": {"name": "probe"}})
@@ -94,7 +94,7 @@ async def test_name_of_a_terminating_namespace_is_taken(api):
 
 
 @served
-async def test_namespace_goes_when_it_is_let_go_of(api):
+async def test_namespace_is_deleted_when_its_finalizers_are_removed(api):
     await _ns(api)
     marked = await api.delete(f"{NS}/probe")
     watch = await api.watch(NS, resourceVersion=marked.version)
@@ -107,7 +107,7 @@ async def test_namespace_goes_when_it_is_let_go_of(api):
 
 
 @served
-async def test_finalize_before_deletion_lets_the_deletion_remove_it(api):
+async def test_namespace_deletion_after_finalize_is_immediate(api):
     made = await _ns(api)
     answer = await api.put(f"{NS}/probe/finalize", {**made, "spec": {}})
     assert answer.status == 200
@@ -120,7 +120,7 @@ async def test_finalize_before_deletion_lets_the_deletion_remove_it(api):
 
 
 @served
-async def test_finalizers_of_both_kinds_must_be_gone(api):
+async def test_namespace_deletion_waits_for_spec_and_metadata_finalizers(api):
     await _ns(api, finalizers=["x.io/f"])
     marked = await api.delete(f"{NS}/probe")
     body = {**marked.json, "spec": {"finalizers": []}}
@@ -158,19 +158,19 @@ async def test_finalize_honours_the_version(api):
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 @served
-async def test_some_namespaces_are_never_deleted(api, name):
+async def test_namespace_deletion_is_forbidden_for_system_namespaces(api, name):
     answer = await api.delete(f"{NS}/{name}")
     assert answer.error == (403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
     assert (await api.get(f"{NS}/{name}"))["status"]["phase"] == "Active"
 
 
 @served
-async def test_there_is_no_collection_delete(api):
+async def test_namespaces_have_no_deletecollection(api):
     assert (await api.delete(NS)).error[0] == 405
 
 
 @served
-async def test_preconditions_of_a_deletion(api):
+async def test_namespace_deletion_honours_preconditions(api):
     made = await _ns(api)
     uid, version = made["metadata"]["uid"], made["metadata"]["resourceVersion"]
     answer = await api.delete(f"{NS}/probe", {"preconditions": {"uid": "x"}})
@@ -195,7 +195,7 @@ async def test_preconditions_of_a_deletion(api):
 
 
 @served
-async def test_deletion_can_be_a_dry_run(api):
+async def test_namespace_deletion_can_be_a_dry_run(api):
     made = await _ns(api)
     answer = await api.delete(f"{NS}/probe", dryRun="All")
     assert answer["status"]["phase"] == "Terminating"
@@ -203,7 +203,7 @@ async def test_deletion_can_be_a_dry_run(api):
 
 
 @served
-async def test_status_can_be_written(api):
+async def test_namespace_status_can_be_written(api):
     made = await _ns(api)
     condition = {"type": "X", "status": "True", "lastTransitionTime": NOW}
     body = {**made, "status": {"phase": "Active", "conditions": [condition]}}
@@ -212,7 +212,7 @@ async def test_status_can_be_written(api):
 
 
 @served
-async def test_phase_can_be_selected(api):
+async def test_namespaces_can_be_selected_by_phase(api):
     await _ns(api)
     await api.delete(f"{NS}/probe")
     assert (await api.get(NS, fieldSelector="status.phase=Terminating")).names == ["probe"]
@@ -220,8 +220,8 @@ async def test_phase_can_be_selected(api):
 
 @pytest.mark.parametrize("path", [f"{NS}/default/namespaces", f"{NS}/default/namespaces/kube-system"])
 @served
-async def test_namespaces_are_not_found_inside_namespaces(api, path):
-    # Served, it would be judged by the rules of the outer namespace.
+async def test_namespaces_are_not_served_inside_namespaces(api, path):
+    # Served, it would be authorized by the rules of the outer namespace.
     for method in ("GET", "DELETE", "PATCH", "PUT"):
         answer = await api.request(method, path, headers={"content-type": "application/json"})
         assert answer.error == (404, "NotFound", "the server could not find the requested resource")

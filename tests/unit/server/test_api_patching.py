@@ -27,7 +27,7 @@ async def test_json_patch_is_applied_in_order(api):
         {"op": "move", "from": "/data/k", "path": "/data/m"},
         {"op": "copy", "from": "/data/m", "path": "/data/c"},
         {"op": "remove", "path": "/data/n"},
-        # The reference's library takes a replacement of a missing key as an addition.
+        # The library of kube-apiserver takes a replacement of a missing key as an addition.
         {"op": "replace", "path": "/data/new", "value": "x"},
     ]
     answer = await api.patch(f"{CM}/a", operations, JSON_PATCH)
@@ -61,7 +61,7 @@ async def test_strategic_merge_patch_adds_to_finalizers(api):
 
 
 @served
-async def test_removed_default_comes_back(api):
+async def test_removed_field_gets_its_default(api):
     await api.made(DEPLOY, deployment("d", replicas=5))
     assert (await api.patch(f"{DEPLOY}/d", {"spec": {"replicas": None}}))["spec"]["replicas"] == 1
 
@@ -89,14 +89,14 @@ async def test_stale_version_in_a_patch_is_a_conflict(api):
 
 
 @served
-async def test_patch_needs_no_version_where_an_update_does(api):
+async def test_patch_needs_no_resource_version(api):
     await api.made(LEASES, lease(holderIdentity="me"))
     answer = await api.patch(f"{LEASES}/l", {"spec": {"holderIdentity": "you"}})
     assert answer.status == 200
 
 
 @served
-async def test_patch_with_the_uid_is_a_check(api):
+async def test_uid_in_a_patch_is_a_precondition(api):
     made = await api.made(CM, cm("a"))
     patch = {"metadata": {"uid": made["metadata"]["uid"]}, "data": {"a": "b"}}
     assert (await api.patch(f"{CM}/a", patch)).status == 200
@@ -120,10 +120,10 @@ async def test_patch_cannot_rename_or_move(api):
 )
 @pytest.mark.parametrize("media", [MERGE, STRATEGIC])
 @served
-async def test_patch_cannot_change_what_an_object_is(api, patch, media):
+async def test_patch_cannot_change_api_version_or_kind(api, patch, media):
     made = await api.made(CM, cm("a", data={"k": "v"}))
     answer = await api.patch(f"{CM}/a", patch, media)
-    # The reference refuses it in a merge patch and overlooks it in a strategic one.
+    # kube-apiserver refuses it in a merge patch and overlooks it in a strategic one.
     assert answer.status == 422 or (media == STRATEGIC and answer.json == made), answer
     # Above all, nothing that is read afterwards may be damaged.
     assert (await api.get(f"{CM}/a")).json == made
@@ -134,7 +134,7 @@ async def test_patch_cannot_change_what_an_object_is(api, patch, media):
     "patch", [{"kind": None}, {"apiVersion": None}, {"kind": None, "apiVersion": None, "data": {"a": "b"}}]
 )
 @served
-async def test_patch_that_removes_the_kind_does_no_harm(api, patch):
+async def test_patch_that_removes_the_kind_leaves_the_stored_kind(api, patch):
     made = await api.made(CM, cm("a", data={"k": "v"}))
     answer = await api.patch(f"{CM}/a", patch)
     assert answer.status in (200, 422), answer
@@ -151,7 +151,7 @@ async def test_patch_cannot_remove_the_name(api, patch):
 
 
 @served
-async def test_patch_cannot_touch_what_the_server_keeps(api):
+async def test_patch_cannot_change_system_metadata(api):
     made = await api.made(DEPLOY, deployment("d"))
     patch = {"metadata": {"creationTimestamp": None, "generation": 99}, "status": {"replicas": 9}}
     assert (await api.patch(f"{DEPLOY}/d", patch)).json == made
@@ -266,7 +266,7 @@ async def test_unknown_patch_type_is_refused(api, media):
     ],
 )
 @served
-async def test_strategic_merge_that_makes_no_sense_is_a_plain_500(api, patch, why):
+async def test_malformed_strategic_merge_patch_is_a_plain_500(api, patch, why):
     await api.made(DEPLOY, deployment("d"))
     answer = await api.patch(f"{DEPLOY}/d", patch, STRATEGIC)
     assert answer.error[:2] == (500, "")
@@ -295,7 +295,7 @@ async def test_force_is_for_apply_only(api, value):
 
 
 @served
-async def test_patch_that_breaks_the_rules_is_invalid(api):
+async def test_patch_with_an_invalid_result_is_refused(api):
     await api.made(CM, cm("a"))
     answer = await api.patch(f"{CM}/a", {"metadata": {"labels": {"-": "x"}}})
     assert answer.status == 422

@@ -1,4 +1,4 @@
-"""Requests that get in each other's way: who wins, who is told to try again, and that nothing is lost."""
+"""Concurrent requests for one object: which one wins, which get a conflict, and that no update is lost."""
 
 import asyncio
 from collections import Counter
@@ -37,7 +37,7 @@ async def _statuses(*requests):
 
 @pytest.mark.parametrize("media", [MERGE, STRATEGIC])
 @raced
-async def test_concurrent_patches_all_survive(api, media):
+async def test_concurrent_patches_are_all_applied(api, media):
     await api.made(CM, cm("a"))
     found = await _statuses(*(api.patch(f"{CM}/a", {"data": {f"k{n}": "v"}}, media) for n in range(20)))
     assert found == {200: 20}
@@ -45,7 +45,7 @@ async def test_concurrent_patches_all_survive(api, media):
 
 
 @raced
-async def test_concurrent_json_patches_all_survive(api):
+async def test_concurrent_json_patches_are_all_applied(api):
     await api.made(CM, cm("a", data={"x": "y"}))
     patches = [[{"op": "add", "path": f"/data/k{n}", "value": "v"}] for n in range(20)]
     assert await _statuses(*(api.patch(f"{CM}/a", patch, JSON_PATCH) for patch in patches)) == {200: 20}
@@ -53,7 +53,7 @@ async def test_concurrent_json_patches_all_survive(api):
 
 
 @raced
-async def test_concurrent_patches_of_different_endpoints_all_survive(api):
+async def test_concurrent_patches_of_object_status_and_scale_are_all_applied(api):
     await api.made(DEPLOY, deployment("d"))
     found = await _statuses(
         *(api.patch(f"{DEPLOY}/d", {"metadata": {"labels": {f"l{n}": "v"}}}) for n in range(5)),
@@ -77,13 +77,13 @@ async def test_of_concurrent_updates_with_a_version_one_wins(api):
     made = await api.made(CM, cm("a"))
     answers = await asyncio.gather(*(api.put(f"{CM}/a", {**made, "data": {"k": str(n)}}) for n in range(10)))
     assert Counter(answer.status for answer in answers) == {200: 1, 409: 9}
-    # The winner's state is what is stored, and nobody has written over it unseen.
+    # The winner's state is what is stored, and no other write has replaced it unseen.
     winner = next(answer for answer in answers if answer.status == 200)
     assert (await api.get(f"{CM}/a")).json == winner.json
 
 
 @raced
-async def test_one_of_several_takes_a_lease(api):
+async def test_one_of_several_candidates_acquires_a_lease(api):
     made = await api.made(LEASES, lease(holderIdentity="none"))
     bodies = [{**made, "spec": {"holderIdentity": f"me-{n}"}} for n in range(10)]
     assert await _statuses(*(api.put(f"{LEASES}/l", body) for body in bodies)) == {200: 1, 409: 9}
@@ -105,7 +105,7 @@ async def test_of_concurrent_scales_with_a_version_one_wins(api):
 
 
 @raced
-async def test_concurrent_updates_without_a_version_all_go_through(api):
+async def test_concurrent_updates_without_a_version_all_succeed(api):
     made = await api.made(CM, cm("a"))
     found = await _statuses(*(api.put(f"{CM}/a", cm("a", data={"k": str(n)})) for n in range(10)))
     assert found == {200: 10}
@@ -131,7 +131,7 @@ async def test_of_concurrent_deletions_one_wins(api):
 
 
 @raced
-async def test_deletion_does_not_mind_concurrent_changes(api):
+async def test_deletion_succeeds_during_concurrent_updates(api):
     await api.made(CM, cm("a"))
     patches = [api.patch(f"{CM}/a", {"data": {"k": str(n)}}) for n in range(5)]
     *patched, deleted = await asyncio.gather(*patches, api.delete(f"{CM}/a"))
@@ -141,7 +141,7 @@ async def test_deletion_does_not_mind_concurrent_changes(api):
 
 
 @raced
-async def test_deletion_with_a_version_minds_concurrent_changes(api):
+async def test_deletion_with_a_version_conflicts_with_concurrent_updates(api):
     made = await api.made(CM, cm("a"))
     version = made["metadata"]["resourceVersion"]
     options = {"preconditions": {"resourceVersion": version}}
@@ -155,13 +155,13 @@ async def test_deletion_with_a_version_minds_concurrent_changes(api):
 
 
 @raced
-async def test_removal_of_the_last_finalizer_does_not_mind_concurrent_changes(api):
+async def test_removal_of_the_last_finalizer_succeeds_during_concurrent_updates(api):
     await api.made(CM, cm("a", metadata={"finalizers": ["x.io/f"]}))
     await api.delete(f"{CM}/a")
     first, last = await asyncio.gather(
         api.patch(f"{CM}/a", {"data": {"k": "v"}}), api.patch(f"{CM}/a", {"metadata": {"finalizers": None}})
     )
-    # Neither patch carried a version, so neither may be told of a conflict.
+    # Neither patch carried a version, so neither may get a conflict.
     assert (first.status, last.status) == (200, 200)
     assert (await api.get(f"{CM}/a")).status == 404
 
@@ -176,7 +176,7 @@ async def test_finalizers_added_and_removed_concurrently_are_all_respected(api):
 
 
 @raced
-async def test_concurrent_services_get_different_addresses(api):
+async def test_concurrent_services_get_different_cluster_ips(api):
     service = {"spec": {"ports": [{"port": 80}], "type": "NodePort"}}
     answers = await asyncio.gather(*(api.post(SVC, {**service, "metadata": {"name": f"s{n}"}}) for n in range(40)))
     assert len({answer["spec"]["clusterIP"] for answer in answers}) == 40
@@ -184,7 +184,7 @@ async def test_concurrent_services_get_different_addresses(api):
 
 
 @raced
-async def test_services_that_lose_the_race_for_a_name_give_their_addresses_back(api):
+async def test_services_that_lose_the_race_for_a_name_release_their_cluster_ips(api):
     async def create(n):
         spec = {"ports": [{"port": 80}], "clusterIP": f"10.0.0.{100 + n}"}
         return await api.post(SVC, {"metadata": {"name": "s"}, "spec": spec})
@@ -229,7 +229,7 @@ async def test_pod_is_bound_to_one_node_only(api):
 
 
 @raced
-async def test_namespace_is_marked_once(api):
+async def test_concurrent_namespace_deletions_set_one_deletion_timestamp(api):
     await api.made(NS, {"metadata": {"name": "n"}})
     watch = await api.watch(NS, resourceVersion=api.revision)
     answers = await asyncio.gather(*(api.delete(f"{NS}/n") for _ in range(5)))
@@ -240,7 +240,7 @@ async def test_namespace_is_marked_once(api):
 
 
 @raced
-async def test_write_whose_caller_has_gone_is_not_half_done(api):
+async def test_cancelled_write_is_complete_or_absent(api):
     for n in range(5):
         task = asyncio.ensure_future(api.post(SVC, {"metadata": {"name": f"s{n}"}, "spec": {"ports": [{"port": 80}]}}))
         for _ in range(n):
@@ -270,7 +270,7 @@ STEPS = st.one_of(
 
 
 class Replica:
-    """What a client knows that has followed a watch, and a check that what it is told makes sense."""
+    """The state a client builds from a watch, with a check that the events are consistent."""
 
     def __init__(self, watch, known, since, *, selective, initial):
         self.watch = watch
@@ -279,7 +279,7 @@ class Replica:
         self.selective = selective
         self.initial = initial
 
-    async def settle(self):
+    async def catch_up(self):
         """Take in everything there is."""
         while True:
             try:
@@ -341,7 +341,7 @@ async def _act(api, step, replicas):
 
 @settings(max_examples=60)
 @given(st.lists(st.lists(STEPS, max_size=12), min_size=1, max_size=4))
-def test_every_watch_ends_up_with_what_a_list_shows(clients):
+def test_every_watch_converges_to_the_list(clients):
     """Several clients write, list and watch at the same time; there is no gap between a list and its watch."""
 
     @served(storage=SlowStorage)
@@ -355,7 +355,7 @@ def test_every_watch_ends_up_with_what_a_list_shows(clients):
         replicas.append(await _open(api, "initial", False))
         await asyncio.gather(*(client(steps) for steps in clients))
         for replica in replicas:
-            await replica.settle()
+            await replica.catch_up()
             query = {"labelSelector": "on=yes"} if replica.selective else {}
             listed = await api.get(CM, **query)
             assert replica.known == {

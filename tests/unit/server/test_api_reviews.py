@@ -13,7 +13,7 @@ ATTRIBUTES = {"verb": "get", "resource": "pods", "namespace": "default"}
 
 
 @served
-async def test_caller_can_ask_who_they_are(api):
+async def test_self_subject_review_returns_the_user(api):
     answer = await api.post(f"{AUTHN}/selfsubjectreviews", {})
     assert answer.status == 201
     assert answer.json == {
@@ -25,7 +25,7 @@ async def test_caller_can_ask_who_they_are(api):
 
 
 @served
-async def test_token_can_be_reviewed(api):
+async def test_token_review_authenticates_a_token(api):
     answer = await api.post(f"{AUTHN}/tokenreviews", {"spec": {"token": TOKEN}})
     assert answer.status == 201
     user = {"username": "alice", "uid": "u-1", "groups": ["devs", "system:authenticated"]}
@@ -33,7 +33,7 @@ async def test_token_can_be_reviewed(api):
 
 
 @served
-async def test_bad_token_is_not_authenticated(api):
+async def test_token_review_of_a_bad_token_is_not_authenticated(api):
     answer = await api.post(f"{AUTHN}/tokenreviews", {"spec": {"token": "nope"}})
     assert (answer.status, answer["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
     answer = await api.post(f"{AUTHN}/tokenreviews", {"spec": {}})
@@ -41,7 +41,7 @@ async def test_bad_token_is_not_authenticated(api):
 
 
 @served
-async def test_caller_can_ask_what_they_may_do(api):
+async def test_self_subject_access_review_is_answered(api):
     path = f"{AUTHZ}/selfsubjectaccessreviews"
     answer = await api.post(path, {"spec": {"resourceAttributes": ATTRIBUTES}})
     assert (answer.status, answer["status"]) == (201, {"allowed": True})
@@ -57,7 +57,7 @@ async def test_caller_can_ask_what_they_may_do(api):
     ],
 )
 @served
-async def test_somebody_else_can_be_asked_about(api, subject, allowed):
+async def test_subject_access_review_is_answered_for_another_user(api, subject, allowed):
     answer = await api.post(f"{AUTHZ}/subjectaccessreviews", {"spec": {**subject, "resourceAttributes": ATTRIBUTES}})
     assert (answer.status, answer["status"]) == (201, {"allowed": allowed})
     path = f"{AUTHZ}/namespaces/default/localsubjectaccessreviews"
@@ -67,7 +67,7 @@ async def test_somebody_else_can_be_asked_about(api, subject, allowed):
 
 
 @served
-async def test_paths_can_be_asked_about(api):
+async def test_non_resource_paths_can_be_reviewed(api):
     for path, allowed in (("/healthz", True), ("/metrics", False)):
         spec = {"user": "alice", "nonResourceAttributes": {"path": path, "verb": "get"}}
         answer = await api.post(f"{AUTHZ}/subjectaccessreviews", {"spec": spec})
@@ -75,7 +75,7 @@ async def test_paths_can_be_asked_about(api):
 
 
 @served
-async def test_question_must_be_one_question(api):
+async def test_access_review_has_either_resource_or_non_resource_attributes(api):
     answer = await api.post(f"{AUTHZ}/subjectaccessreviews", {"spec": {"user": "alice"}})
     # The kind is empty here on every server.
     assert answer.error == (
@@ -91,7 +91,7 @@ async def test_question_must_be_one_question(api):
 
 
 @served
-async def test_local_question_stays_in_its_namespace(api):
+async def test_local_access_review_is_limited_to_its_namespace(api):
     path = f"{AUTHZ}/namespaces/default/localsubjectaccessreviews"
     spec = {"user": "alice", "resourceAttributes": {**ATTRIBUTES, "namespace": "kube-system"}}
     answer = await api.post(path, {"metadata": {"namespace": "default"}, "spec": spec})
@@ -100,7 +100,7 @@ async def test_local_question_stays_in_its_namespace(api):
 
 
 @served
-async def test_rules_are_listed(api):
+async def test_self_subject_rules_review_lists_rules(api):
     path = f"{AUTHZ}/selfsubjectrulesreviews"
     answer = await api.post(path, {"spec": {"namespace": "default"}})
     assert answer.status == 201
@@ -114,7 +114,7 @@ async def test_rules_are_listed(api):
 
 
 @served
-async def test_nothing_of_a_review_is_stored(api):
+async def test_reviews_are_not_stored(api):
     before = api.revision
     await api.post(f"{AUTHN}/selfsubjectreviews", {})
     await api.post(f"{AUTHZ}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": ATTRIBUTES}})
@@ -147,14 +147,14 @@ async def test_unknown_fields_of_a_review_are_warned_about(api):
 
 
 @served
-async def test_those_who_may_do_nothing_may_not_ask_either(api):
+async def test_users_without_permissions_cannot_create_reviews(api):
     stranger = InProcessTransport(api.pipeline, "eve", ())
     answer = await api.request("POST", f"{AUTHN}/selfsubjectreviews", {}, transport=stranger)
     assert answer.error[:2] == (403, "Forbidden")
 
 
 @served
-async def test_components_are_listed_with_a_warning(api):
+async def test_component_statuses_are_listed_with_a_deprecation_warning(api):
     answer = await api.get("/api/v1/componentstatuses")
     assert answer.warnings == ["v1 ComponentStatus is deprecated in v1.19+"]
     assert answer["kind"] == "ComponentStatusList"
@@ -167,7 +167,7 @@ async def test_components_are_listed_with_a_warning(api):
 
 
 @served
-async def test_components_come_as_a_table(api):
+async def test_component_statuses_are_served_as_a_table(api):
     for path in ("/api/v1/componentstatuses", "/api/v1/componentstatuses/etcd-0"):
         answer = await api.get(path, headers={"accept": TABLE})
         assert answer.status == 200, answer
@@ -182,7 +182,7 @@ async def test_bindings_exist_in_namespaces_only(api):
 
 
 @served
-async def test_review_says_which_selectors_it_could_not_read(api):
+async def test_review_reports_selectors_it_could_not_parse(api):
     selector = {"requirements": [{"key": "a", "operator": "Exists"}]}
     spec = {"resourceAttributes": {**ATTRIBUTES, "fieldSelector": selector, "labelSelector": {"rawSelector": "="}}}
     answer = await api.post(f"{AUTHZ}/selfsubjectaccessreviews", {"spec": spec})
@@ -194,7 +194,7 @@ async def test_review_says_which_selectors_it_could_not_read(api):
 
 
 @served
-async def test_review_tells_a_denial_from_no_opinion(api):
+async def test_review_distinguishes_denied_from_no_opinion(api):
     class Denial(PublicPaths):
         def decide(self, attributes):
             return Decision(Verdict.DENY, "on holiday") if attributes.verb == "delete" else ALLOW

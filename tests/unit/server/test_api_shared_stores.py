@@ -42,7 +42,7 @@ def _new_event(name="n", **fields):
 
 
 @served
-async def test_event_of_the_old_group_is_seen_in_the_new_one(api):
+async def test_core_event_is_served_in_events_k8s_io(api):
     made = await api.made(EVENTS, _event())
     answer = await api.get(f"{EVENTS_V1}/e")
     assert answer["apiVersion"] == "events.k8s.io/v1"
@@ -55,7 +55,7 @@ async def test_event_of_the_old_group_is_seen_in_the_new_one(api):
 
 
 @served
-async def test_event_of_the_new_group_is_seen_in_the_old_one(api):
+async def test_events_k8s_io_event_is_served_in_the_core_group(api):
     made = await api.made(EVENTS_V1, _new_event())
     assert made["apiVersion"] == "events.k8s.io/v1"
     assert made["note"] == "it did"
@@ -130,7 +130,7 @@ async def test_put_creates_events_in_both(api):
 
 
 @served
-async def test_event_is_about_something_in_its_namespace(api):
+async def test_event_must_be_in_the_namespace_of_its_object(api):
     answer = await api.post(EVENTS, _event(involvedObject={**ABOUT, "namespace": "kube-system"}))
     assert answer.status == 422
     assert "does not match event.namespace" in answer.message
@@ -149,7 +149,7 @@ def _autoscaler(version, **spec):
 
 
 @served
-async def test_autoscaler_made_in_v1_is_seen_in_v2(api):
+async def test_autoscaler_created_in_v1_is_served_in_v2(api):
     made = await api.made(HPA_V1, _autoscaler("v1", targetCPUUtilizationPercentage=70))
     assert (made["apiVersion"], made["spec"]["targetCPUUtilizationPercentage"]) == ("autoscaling/v1", 70)
     answer = await api.get(f"{HPA_V2}/h")
@@ -159,7 +159,7 @@ async def test_autoscaler_made_in_v1_is_seen_in_v2(api):
 
 
 @served
-async def test_autoscaler_made_in_v2_survives_v1(api):
+async def test_autoscaler_created_in_v2_round_trips_through_v1(api):
     metric = {
         "type": "Pods",
         "pods": {"metric": {"name": "qps"}, "target": {"type": "AverageValue", "averageValue": "10"}},
@@ -196,7 +196,7 @@ def _service(name="s", **spec):
 
 
 @served
-async def test_service_gets_an_address(api):
+async def test_service_gets_a_cluster_ip(api):
     made = await api.made(SVC, _service())
     address = made["spec"]["clusterIP"]
     assert ipaddress.ip_address(address) in ipaddress.ip_network("10.0.0.0/24")
@@ -206,13 +206,13 @@ async def test_service_gets_an_address(api):
 
 
 @served
-async def test_node_port_service_gets_a_port(api):
+async def test_node_port_service_gets_a_node_port(api):
     made = await api.made(SVC, _service(type="NodePort"))
     assert 30000 <= made["spec"]["ports"][0]["nodePort"] <= 32767
 
 
 @served
-async def test_address_can_be_asked_for_once(api):
+async def test_requested_cluster_ip_is_allocated_once(api):
     await api.made(SVC, _service(clusterIP="10.0.0.50"))
     answer = await api.post(SVC, _service("t", clusterIP="10.0.0.50"))
     assert answer.error == (
@@ -231,13 +231,13 @@ async def test_address_can_be_asked_for_once(api):
 
 
 @served
-async def test_address_of_the_server_is_taken(api):
+async def test_cluster_ip_of_the_api_server_is_allocated_already(api):
     answer = await api.post(SVC, _service(clusterIP="10.0.0.1"))
     assert "provided IP is already allocated" in answer.message
 
 
 @served
-async def test_address_and_port_are_given_back_after_deletion(api):
+async def test_cluster_ip_and_node_port_are_released_on_deletion(api):
     made = await api.made(SVC, _service(clusterIP="10.0.0.50", type="NodePort"))
     port = made["spec"]["ports"][0]["nodePort"]
     await api.delete(f"{SVC}/s")
@@ -247,7 +247,7 @@ async def test_address_and_port_are_given_back_after_deletion(api):
 
 
 @served
-async def test_address_is_given_back_when_the_last_finalizer_goes(api):
+async def test_cluster_ip_is_released_when_the_last_finalizer_is_removed(api):
     obj = _service(clusterIP="10.0.0.50")
     obj["metadata"]["finalizers"] = ["x.io/f"]
     await api.made(SVC, obj)
@@ -258,14 +258,14 @@ async def test_address_is_given_back_when_the_last_finalizer_goes(api):
 
 
 @served
-async def test_address_is_given_back_when_the_creation_fails(api):
+async def test_cluster_ip_is_released_when_the_create_fails(api):
     await api.made(SVC, _service("taken"))
     assert (await api.post(SVC, _service("taken", clusterIP="10.0.0.60"))).status == 409
     assert (await api.post(SVC, _service("t", clusterIP="10.0.0.60"))).status == 201
 
 
 @served
-async def test_dry_run_takes_no_address(api):
+async def test_dry_run_allocates_no_cluster_ip(api):
     answer = await api.post(SVC, _service(clusterIP="10.0.0.70"), dryRun="All")
     assert answer.status == 201
     assert (await api.post(SVC, _service("t", clusterIP="10.0.0.70"))).status == 201
@@ -275,7 +275,7 @@ async def test_dry_run_takes_no_address(api):
 
 
 @served
-async def test_update_keeps_what_was_allocated(api):
+async def test_update_keeps_allocated_values(api):
     made = await api.made(SVC, _service(type="NodePort"))
     answer = await api.put(f"{SVC}/s", _service(type="NodePort"))
     assert (answer.status, answer.json) == (200, made)
@@ -287,7 +287,7 @@ async def test_update_keeps_what_was_allocated(api):
 
 
 @served
-async def test_external_name_gives_the_address_back(api):
+async def test_change_to_external_name_releases_the_cluster_ip(api):
     await api.made(SVC, _service(clusterIP="10.0.0.80"))
     answer = await api.put(f"{SVC}/s", _service(type="ExternalName", externalName="example.com"))
     assert answer.status == 200, answer
@@ -296,13 +296,13 @@ async def test_external_name_gives_the_address_back(api):
 
 
 @served
-async def test_no_two_services_get_the_same_address(api):
+async def test_no_two_services_get_the_same_cluster_ip(api):
     addresses = [(await api.made(SVC, _service(f"s{index}")))["spec"]["clusterIP"] for index in range(60)]
     assert len({*addresses, "10.0.0.1"}) == 61
 
 
 @served
-async def test_pool_can_run_dry_and_be_refilled(api):
+async def test_exhausted_service_range_can_be_used_again_after_a_release(api):
     made = 0
     while (answer := await api.post(SVC, _service(f"s{made}"))).status == 201:
         made += 1

@@ -30,7 +30,7 @@ def _scale(replicas, **metadata):
 
 
 @served
-async def test_scale_is_a_window_on_the_object(api):
+async def test_scale_shows_the_replicas_of_the_object(api):
     made = await api.made(DEPLOY, deployment("d", replicas=3))
     await api.patch(f"{DEPLOY}/d/status", {"status": {"replicas": 2}})
     current = (await api.get(f"{DEPLOY}/d")).metadata
@@ -121,7 +121,7 @@ async def test_scale_of_a_missing_object_is_not_found(api, method):
 
 
 @served
-async def test_old_controllers_have_a_scale_too(api):
+async def test_replication_controllers_have_a_scale(api):
     path = f"{NS}/default/replicationcontrollers"
     template = {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     await api.made(
@@ -236,7 +236,7 @@ async def test_eviction_without_a_budget_deletes_the_pod(api):
 
 
 @served
-async def test_eviction_keeps_to_its_preconditions(api):
+async def test_eviction_honours_preconditions(api):
     await _running(api)
     pod = await api.get(f"{PODS}/p")
     for wrong in ({"uid": "another"}, {"resourceVersion": "1"}):
@@ -250,7 +250,7 @@ async def test_eviction_keeps_to_its_preconditions(api):
 
 
 @served
-async def test_eviction_takes_from_the_budget(api):
+async def test_eviction_decrements_the_disruption_budget(api):
     await _running(api)
     await _budget(api, 1)
     assert (await api.post(f"{PODS}/p/eviction", _eviction())).status == 201
@@ -260,7 +260,7 @@ async def test_eviction_takes_from_the_budget(api):
 
 
 @served
-async def test_eviction_is_refused_when_the_budget_is_spent(api):
+async def test_eviction_is_refused_when_no_disruptions_are_allowed(api):
     await _running(api)
     await _budget(api, 0)
     answer = await api.post(f"{PODS}/p/eviction", _eviction())
@@ -276,7 +276,7 @@ async def test_eviction_is_refused_when_the_budget_is_spent(api):
 
 
 @served
-async def test_eviction_waits_for_a_budget_that_is_not_up_to_date(api):
+async def test_eviction_is_refused_while_the_budget_is_not_observed(api):
     await _running(api)
     await _budget(api, 1, observed=0)
     answer = await api.post(f"{PODS}/p/eviction", _eviction())
@@ -397,7 +397,7 @@ async def test_pod_status_can_be_written(api):
     ],
 )
 @served
-async def test_what_needs_a_node_is_not_implemented(api, method, sub):
+async def test_subresources_that_need_a_kubelet_are_not_implemented(api, method, sub):
     missing = await api.request(method, f"{PODS}/p/{sub}")
     assert missing.error == (404, "NotFound", 'pods "p" not found')
     await api.made(PODS, pod("p"))
@@ -407,7 +407,7 @@ async def test_what_needs_a_node_is_not_implemented(api, method, sub):
 
 
 @served
-async def test_wrong_methods_of_node_things_are_not_allowed(api):
+async def test_wrong_methods_of_kubelet_subresources_are_not_allowed(api):
     await api.made(PODS, pod("p"))
     assert (await api.request("POST", f"{PODS}/p/log")).error[0] == 405
     assert (await api.request("PUT", f"{PODS}/p/exec")).error[0] == 405
@@ -433,7 +433,7 @@ async def test_unknown_subresource_is_not_found(api):
 
 
 @served
-async def test_status_comes_as_a_table_too(api):
+async def test_status_is_served_as_a_table(api):
     await api.made(PODS, pod("p"))
     answer = await api.get(f"{PODS}/p/status", headers={"accept": TABLE})
     assert answer["kind"] == "Table"
@@ -452,7 +452,7 @@ def _request(name="c"):
 
 
 @served
-async def test_requester_of_a_certificate_is_the_caller(api):
+async def test_certificate_signing_request_records_the_requesting_user(api):
     made = await api.made(CSR, _request())
     assert made["spec"]["username"] == "system:apiserver"
     assert "system:authenticated" in made["spec"]["groups"]
@@ -460,7 +460,7 @@ async def test_requester_of_a_certificate_is_the_caller(api):
 
 
 @served
-async def test_approval_is_given_at_its_own_endpoint(api):
+async def test_certificate_signing_request_is_approved_through_its_subresource(api):
     made = await api.made(CSR, _request())
     approved = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "fine"}
     body = {**made, "status": {"conditions": [approved]}}
@@ -476,7 +476,7 @@ async def test_approval_is_given_at_its_own_endpoint(api):
 
 
 @served
-async def test_approval_can_be_patched(api):
+async def test_certificate_approval_can_be_patched(api):
     await api.made(CSR, _request())
     denied = {"type": "Denied", "status": "True", "reason": "No"}
     answer = await api.patch(f"{CSR}/c/approval", {"status": {"conditions": [denied]}})

@@ -40,7 +40,7 @@ async def test_stale_version_is_a_conflict(api):
 
 
 @served
-async def test_version_that_never_was_is_a_conflict(api):
+async def test_unknown_resource_version_is_a_conflict(api):
     await api.made(CM, cm("a"))
     assert (await api.put(f"{CM}/a", cm("a", metadata={"resourceVersion": "99999"}))).status == 409
 
@@ -70,7 +70,7 @@ async def test_version_must_be_a_number(api):
 
 @pytest.mark.parametrize("version", ["²", "-1", "1.0", "9" * 5000])
 @served
-async def test_odd_version_is_answered_without_a_crash(api, version):
+async def test_unusual_resource_versions_are_not_server_errors(api, version):
     await api.made(CM, cm("a"))
     answer = await api.put(f"{CM}/a", cm("a", metadata={"resourceVersion": version}))
     assert answer.status == 500
@@ -134,7 +134,7 @@ CREATES_ON_UPDATE = {
 
 
 @served
-async def test_flags_of_the_kinds_are_the_known_ones(api):
+async def test_update_flags_of_kinds_are_those_of_kube_apiserver(api):
     for (group, resource), expected in UNCONDITIONAL.items():
         strategy = api.catalog.find(group, "v1", resource).stored.strategy
         assert strategy.allow_unconditional_update is expected, resource
@@ -289,7 +289,7 @@ async def test_generation_of_a_deployment_grows_with_its_annotations(api):
 
 
 @served
-async def test_generation_of_a_config_map_stays_away(api):
+async def test_config_maps_have_no_generation(api):
     await api.made(CM, cm("a"))
     answer = await api.put(f"{CM}/a", cm("a", metadata={"generation": 5}, data={"k": "v"}))
     assert "generation" not in answer.metadata
@@ -299,14 +299,14 @@ async def test_generation_of_a_config_map_stays_away(api):
 
 
 @served
-async def test_main_endpoint_ignores_status(api):
+async def test_main_resource_ignores_status(api):
     made = await api.made(DEPLOY, deployment("d"))
     answer = await api.put(f"{DEPLOY}/d", {**deployment("d"), "status": {"replicas": 9}})
     assert answer.json == made
 
 
 @served
-async def test_status_endpoint_ignores_everything_else(api):
+async def test_status_subresource_ignores_everything_else(api):
     made = await api.made(DEPLOY, deployment("d"))
     body = deployment("d", replicas=7)
     body["metadata"]["labels"] = {"via": "status"}
@@ -321,7 +321,7 @@ async def test_status_endpoint_ignores_everything_else(api):
 
 
 @served
-async def test_status_endpoint_honours_the_version(api):
+async def test_status_subresource_honours_the_resource_version(api):
     made = await api.made(DEPLOY, deployment("d"))
     body = {**made, "status": {"replicas": 1}}
     assert (await api.put(f"{DEPLOY}/d/status", body)).status == 200
@@ -329,7 +329,7 @@ async def test_status_endpoint_honours_the_version(api):
 
 
 @served
-async def test_status_endpoint_of_some_kinds_lets_labels_through(api):
+async def test_status_subresource_of_some_kinds_accepts_labels(api):
     await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
     body = {"metadata": {"name": "n", "labels": {"a": "b"}}, "status": {"phase": "Running"}}
     answer = await api.put("/api/v1/nodes/n/status", body)
@@ -337,7 +337,7 @@ async def test_status_endpoint_of_some_kinds_lets_labels_through(api):
 
 
 @served
-async def test_kind_without_status_has_no_status_endpoint(api):
+async def test_kind_without_status_has_no_status_subresource(api):
     await api.made(CM, cm("a"))
     answer = await api.get(f"{CM}/a/status")
     assert answer.error == (404, "NotFound", "the server could not find the requested resource")
@@ -354,7 +354,7 @@ async def test_creation_timestamp_of_the_body_is_ignored(api):
 
 
 @served
-async def test_client_cannot_mark_an_object_as_deleting(api):
+async def test_client_cannot_set_the_deletion_timestamp(api):
     await api.made(CM, cm("a"))
     answer = await api.put(f"{CM}/a", cm("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
     assert answer.status == 422
@@ -378,7 +378,7 @@ async def test_selector_of_a_deployment_is_immutable(api):
 
 
 @served
-async def test_pod_spec_is_nearly_frozen(api):
+async def test_most_pod_spec_fields_are_immutable(api):
     made = await api.made(PODS, pod("p"))
     answer = await api.put(f"{PODS}/p", {**made, "spec": {**made["spec"], "nodeName": "n1"}})
     assert answer.status == 422
@@ -401,7 +401,7 @@ async def _deleting(api, *finalizers):
 
 
 @served
-async def test_finalizer_cannot_be_added_to_an_object_that_goes(api):
+async def test_finalizer_cannot_be_added_to_a_terminating_object(api):
     await _deleting(api, "x.io/f")
     answer = await api.put(f"{CM}/fin", cm("fin", metadata={"finalizers": ["x.io/f", "y.io/g"]}))
     why = (
@@ -412,7 +412,7 @@ async def test_finalizer_cannot_be_added_to_an_object_that_goes(api):
 
 
 @served
-async def test_object_that_goes_can_still_change(api):
+async def test_terminating_object_can_be_updated(api):
     marked = await _deleting(api, "x.io/f")
     answer = await api.put(f"{CM}/fin", cm("fin", metadata={"finalizers": ["x.io/f"]}, data={"a": "b"}))
     assert answer.status == 200
@@ -443,7 +443,7 @@ async def test_dry_run_of_the_last_removal_deletes_nothing(api):
 
 
 @served
-async def test_removing_finalizers_of_a_living_object_does_not_delete_it(api):
+async def test_removing_finalizers_of_an_object_not_being_deleted_keeps_it(api):
     await api.made(CM, cm("a", metadata={"finalizers": ["x.io/f"]}))
     await api.put(f"{CM}/a", cm("a"))
     assert (await api.get(f"{CM}/a")).status == 200

@@ -96,7 +96,7 @@ def test_request_without_credentials_is_anonymous():
     assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
 
 
-def test_local_caller_is_who_the_transport_says():
+def test_in_process_caller_is_the_user_of_the_transport():
     user = _authenticate(local=("system:gc", ("system:masters",)))
     assert (user.name, user.groups) == ("system:gc", ("system:masters", "system:authenticated"))
 
@@ -125,7 +125,7 @@ def test_connection_does_not_outlive_its_certificate(monkeypatch):
         _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
 
 
-def test_every_connection_is_read_for_itself():
+def test_certificates_are_read_per_connection():
     authenticator = _authenticator()
     users = [
         _now(authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", certificate)))).name
@@ -152,7 +152,7 @@ class _Webhook:
         return User(token) if token in self.users else None
 
 
-def test_remote_member_is_awaited_and_the_next_asked_where_it_knows_nothing():
+def test_remote_authenticator_is_awaited_and_the_next_is_used_if_it_has_no_user():
     async def scenario():
         authenticator = _authenticator({TOKEN: User("alice")}, _Webhook({"bob"}))
         assert authenticator.may_wait
@@ -167,7 +167,7 @@ def test_remote_member_is_awaited_and_the_next_asked_where_it_knows_nothing():
     run(scenario())
 
 
-def test_remote_source_of_tokens_is_asked_after_the_local_ones():
+def test_remote_token_authenticator_runs_after_local_ones():
     async def scenario():
         tokens = TokenSources(StaticTokens({TOKEN: User("alice")}), _Webhook({"carol"}))
         authenticator = Authenticator(tokens)
@@ -179,7 +179,7 @@ def test_remote_source_of_tokens_is_asked_after_the_local_ones():
     run(scenario())
 
 
-def test_local_members_that_come_first_identify_without_waiting():
+def test_local_authenticators_that_come_first_do_not_wait():
     request = Request("GET", "/", peer=Peer("192.0.2.1", _certificate()))
     local = _authenticator()
     assert (local.identify(request).name, local.may_wait) == ("bob", False)
@@ -207,7 +207,7 @@ async def test_bad_token_is_unauthorized_everywhere(api):
 
 
 @served
-async def test_certificate_of_an_administrator_opens_everything(api):
+async def test_administrator_certificate_is_authorized_for_everything(api):
     peer = Peer("192.0.2.1", _certificate("admin", ("system:masters",)))
     assert (await api.as_peer("GET", CM, peer=peer)).status == 200
     assert (await api.as_peer("GET", CM, peer=Peer("192.0.2.1", _certificate()))).status == 403

@@ -69,7 +69,7 @@ ALICE = {"authorization": f"Bearer {TOKEN}"}
     ],
 )
 @served
-async def test_refusal_says_who_may_not_do_what_where(api, method, path, message):
+async def test_forbidden_message_names_user_verb_resource_and_scope(api, method, path, message):
     answer = await api.as_peer(method, path, headers=ALICE)
     assert answer.error == (403, "Forbidden", message)
     assert answer.header("X-Content-Type-Options") == "nosniff"
@@ -86,7 +86,7 @@ async def test_details_of_a_refusal(api):
 
 
 @served
-async def test_refusal_comes_before_anything_else_is_known(api):
+async def test_forbidden_is_answered_before_the_object_is_looked_up(api):
     # Neither whether a resource exists, nor whether a method is allowed, nor what is wrong with a body.
     for method, path in [
         ("GET", f"{NS}/default/foos"),
@@ -102,7 +102,7 @@ async def test_refusal_comes_before_anything_else_is_known(api):
     "path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/version", "/version/", "/healthz?verbose"]
 )
 @served
-async def test_anonymous_users_may_see_health_and_version(api, path):
+async def test_anonymous_users_can_read_health_and_version(api, path):
     assert (await api.as_peer("GET", path)).status == 200
 
 
@@ -124,7 +124,7 @@ async def test_anonymous_users_may_see_health_and_version(api, path):
     ],
 )
 @served
-async def test_anonymous_users_may_see_nothing_else(api, path):
+async def test_anonymous_users_can_read_nothing_else(api, path):
     answer = await api.as_peer("GET", path)
     assert answer.status in (403, 404)
     if answer.status == 403:
@@ -133,12 +133,12 @@ async def test_anonymous_users_may_see_nothing_else(api, path):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 @served
-async def test_anonymous_users_may_not_write_to_public_paths(api, method):
+async def test_anonymous_users_cannot_write_to_public_paths(api, method):
     assert (await api.as_peer(method, "/version")).status == 403
 
 
 @served
-async def test_public_path_is_no_way_around(api):
+async def test_public_paths_do_not_match_by_prefix_or_traversal(api):
     for path in (f"/healthz/..{CM}", "/version/../metrics", "/healthz/../metrics", "/livez//metrics"):
         answer = await api.as_peer("GET", path)
         assert answer.status in (403, 404)
@@ -159,7 +159,7 @@ def test_rules_list_everything_for_masters_and_public_paths_for_others():
     assert "/healthz" in others.paths[0]["nonResourceURLs"]
 
 
-def test_only_the_exact_group_is_privileged():
+def test_only_system_masters_is_privileged():
     for user in (User("system:masters"), User("x", ("System:Masters", "system:masters2"))):
         assert PrivilegedGroup().decide(Attributes(user, "get", resource="pods")) == NO_OPINION
 
@@ -233,14 +233,14 @@ def test_first_opinion_decides_and_without_one_all_reasons_are_given(members, ex
 @pytest.mark.parametrize(
     ("first", "decided"), [([ALLOW], ALLOW), ([NO_OPINION, DENY], DENY), ([NO_OPINION], None), ([], None)]
 )
-def test_local_members_that_come_first_decide_without_waiting(first, decided):
+def test_local_authorizers_that_come_first_do_not_wait(first, decided):
     members = {str(index): _Fixed(decision) for index, decision in enumerate(first)}
     last = _Fixed(ALLOW)
     assert Authorizer({**members, "webhook": _Remote(ALLOW), "last": last}).decide(ALICE_GETS) == decided
     assert last.asked == 0
 
 
-def test_remote_member_is_awaited():
+def test_remote_authorizer_is_awaited():
     async def scenario():
         authorizer = Authorizer({"a": _Fixed(NO_OPINION), "b": _Remote(ALLOW)})
         assert authorizer.may_wait
@@ -249,7 +249,7 @@ def test_remote_member_is_awaited():
     run(scenario())
 
 
-def test_rules_of_a_union_are_those_of_all_members():
+def test_rules_of_a_union_are_those_of_all_authorizers():
     pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
     rules = Authorizer({"a": _Fixed(ALLOW, AccessRules([pods], [])), "b": _Remote(ALLOW)}).rules(User("x"), "default")
     assert rules == AccessRules([pods], [], True, "webhook authorizer does not support user rule resolution")

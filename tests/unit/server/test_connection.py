@@ -41,7 +41,7 @@ async def serving(handler, tls=None, **limits):
 
 
 class Client:
-    """A peer that sends exactly what it is told."""
+    """A peer that sends exactly the given bytes."""
 
     def __init__(self, reader, writer):
         self.reader = reader
@@ -209,7 +209,7 @@ def test_half_closed_peer_still_gets_its_answers(run):
     run(main())
 
 
-def test_end_of_input_right_behind_a_request_does_not_take_its_answer(run):
+def test_half_close_right_after_a_request_still_gets_the_answer(run):
     async def main():
         async with serving(echo) as server, connected(server) as client:
             client.send(GET)
@@ -302,7 +302,7 @@ def test_large_bodies_are_sent_in_slices_while_others_are_served(run):
     run(main())
 
 
-def test_peer_that_does_not_read_its_answer_is_dropped(run):
+def test_connection_of_a_peer_that_does_not_read_is_closed(run):
     finished = asyncio.Event()
 
     async def handler(_):
@@ -328,7 +328,7 @@ async def gone(server):
 # 100-continue and bodies that are too long
 
 
-def test_peer_that_asks_first_is_told_to_continue(run):
+def test_expect_continue_is_answered_with_100(run):
     async def main():
         async with serving(echo) as server, connected(server) as client:
             client.send(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
@@ -360,7 +360,7 @@ def test_continue_waits_for_the_answers_before_it(run):
     run(main())
 
 
-def test_peer_that_asks_with_too_long_a_body_gets_the_answer_instead(run):
+def test_expect_continue_with_too_long_a_body_gets_the_final_answer(run):
     async def main():
         async with serving(echo, body=10) as server, connected(server) as client:
             client.send(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n")
@@ -389,7 +389,7 @@ def test_body_of_the_exact_limit_is_kept(run):
     ],
     ids=["length", "chunked"],
 )
-def test_too_long_a_body_is_not_kept_and_ends_the_connection(run, framed):
+def test_body_over_the_limit_is_not_kept_and_closes_the_connection(run, framed):
     async def main():
         async with serving(echo, body=10_000) as server, connected(server) as client:
             client.send(b"POST / HTTP/1.1\r\nHost: h\r\n" + framed + GET)
@@ -405,7 +405,7 @@ def test_too_long_a_body_is_not_kept_and_ends_the_connection(run, framed):
 # Time
 
 
-def test_idle_connection_is_closed_without_a_word(run):
+def test_idle_connection_is_closed_without_a_response(run):
     async def main():
         async with serving(echo, idle_timeout=0.05) as server, connected(server) as client:
             client.send(GET)
@@ -434,7 +434,7 @@ async def drip(client, data):
         await asyncio.sleep(0)
 
 
-def test_headers_that_trickle_in_are_refused_in_time(run):
+def test_slow_headers_are_refused_at_the_deadline(run):
     async def main():
         async with serving(echo, head_timeout=0.1) as server, connected(server) as client:
             client.send(b"GET / HTTP/1.1\r\nHost: h\r\nX: ")
@@ -446,7 +446,7 @@ def test_headers_that_trickle_in_are_refused_in_time(run):
     run(main())
 
 
-def test_body_that_trickles_in_is_refused_in_time(run):
+def test_slow_body_is_refused_at_the_deadline(run):
     async def main():
         async with serving(echo, body_timeout=0.1, body_rate=1e9) as server, connected(server) as client:
             client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n")
@@ -523,7 +523,7 @@ def test_header_with_a_line_break_never_reaches_the_peer(run, caplog):
     assert "line break" in caplog.text
 
 
-def test_handler_finishes_though_the_peer_has_gone(run):
+def test_handler_finishes_after_the_peer_disconnected(run):
     started, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def handler(request):
@@ -549,7 +549,7 @@ def test_handler_finishes_though_the_peer_has_gone(run):
 # Streams
 
 
-def test_stream_arrives_in_chunks_and_the_connection_goes_on(run):
+def test_stream_is_chunked_and_the_connection_is_reused(run):
     async def handler(request):
         async def write(stream):
             stream.write(b"one")
@@ -588,7 +588,7 @@ def test_stream_to_http_1_0_ends_with_the_connection(run):
 
 
 def watching(seen):
-    """A handler whose stream says hello and then waits to be closed."""
+    """A handler whose stream sends hello and then waits to be closed."""
 
     async def handler(request):
         async def write(stream):
@@ -606,7 +606,7 @@ def watching(seen):
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["gone", "half-closed"])
-def test_stream_learns_that_its_peer_has_gone(run, half):
+def test_stream_is_notified_when_its_peer_disconnects(run, half):
     seen = {}
 
     async def main():
@@ -623,7 +623,7 @@ def test_stream_learns_that_its_peer_has_gone(run, half):
     run(main())
 
 
-def test_stream_to_a_peer_that_left_before_it_began_is_over_at_once(run):
+def test_stream_to_a_disconnected_peer_ends_at_once(run):
     started, release, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def handler(_):
@@ -667,7 +667,7 @@ def test_request_behind_a_stream_is_answered_after_it(run):
 @pytest.mark.parametrize(
     "flood", [GET * 3000, b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n" + b"x" * 99_999]
 )
-def test_peer_that_sends_too_much_during_a_stream_is_dropped(run, flood):
+def test_connection_of_a_peer_that_sends_too_much_during_a_stream_is_closed(run, flood):
     seen = {}
 
     async def main():
@@ -681,7 +681,7 @@ def test_peer_that_sends_too_much_during_a_stream_is_dropped(run, flood):
     run(main())
 
 
-def test_writer_that_does_not_return_after_its_peer_has_gone_is_cancelled(run):
+def test_stream_writer_is_cancelled_after_its_peer_disconnected(run):
     started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def handler(_):
@@ -792,7 +792,7 @@ def test_hooks_at_the_end_of_a_stream_are_called_once_when_it_is_ended(run, writ
     assert ended == ["second", "first"]
 
 
-def test_hooks_at_the_end_of_a_stream_are_called_though_the_peer_left_before_it_began(run):
+def test_hooks_at_the_end_of_a_stream_are_called_for_a_disconnected_peer(run):
     ended = []
     started, release = asyncio.Event(), asyncio.Event()
 
@@ -824,7 +824,7 @@ def contexts(tmp_path_factory):
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-def test_slow_reader_of_a_stream_piles_up_in_pending_and_disturbs_nobody(run, contexts, encrypted):
+def test_slow_reader_of_a_stream_grows_pending_bytes_and_does_not_block_others(run, contexts, encrypted):
     sent, aborted = asyncio.Event(), asyncio.Event()
     server_tls, client_tls = contexts if encrypted else (None, None)
 
@@ -941,7 +941,7 @@ def test_requests_over_tls(run, contexts):
     run(main())
 
 
-def test_peer_that_never_finishes_the_handshake_is_dropped(run, contexts):
+def test_connection_that_never_finishes_the_tls_handshake_is_closed(run, contexts):
     async def main():
         async with serving(echo, tls=contexts[0], handshake_timeout=0.05) as server, connected(server) as client:
             with contextlib.suppress(ConnectionResetError):

@@ -1,12 +1,12 @@
 """Answers of conversion webhooks that are no conversions: reviews that lie, errors, and no answer at all.
 
-The messages are those a Kubernetes 1.36 server answered when its webhook told the same lie.
+The messages are those a Kubernetes 1.36 server answered to the same response of its webhook.
 """
 
 import re
 
 import pytest
-from converter_support import WHAT, converting, instead, stored, told
+from converter_support import WHAT, converting, instead, message_of, stored
 
 from kapi.server.webhooks import conversion
 from webhook_server import (
@@ -133,8 +133,8 @@ REVIEWS = [
 
 
 @pytest.mark.parametrize(("script", "expected"), REVIEWS)
-def test_an_answer_that_is_no_review_of_ours_is_refused(certificates, script, expected):
-    text = re.sub(r"uid=\"[0-9a-f-]{36}\"", 'uid="UID"', told(certificates, script))
+def test_a_response_that_is_not_the_requested_review_is_refused(certificates, script, expected):
+    text = re.sub(r"uid=\"[0-9a-f-]{36}\"", 'uid="UID"', message_of(certificates, script))
     assert text == f"{WHAT} failed: {expected}"
 
 
@@ -148,12 +148,12 @@ def test_an_answer_that_is_no_review_of_ours_is_refused(certificates, script, ex
     ],
     ids=["fewer", "null", "absent", "more"],
 )
-def test_as_many_objects_must_come_back_as_were_sent(certificates, script, count):
-    assert told(certificates, script) == f"{WHAT} returned {count} objects, expected 1"
+def test_the_response_must_have_as_many_objects_as_the_request(certificates, script, count):
+    assert message_of(certificates, script) == f"{WHAT} returned {count} objects, expected 1"
 
 
 @pytest.mark.parametrize("script", [dropping("kind"), dropping("apiVersion"), response(uid="xx"), response(uid=None)])
-def test_reviews_of_v1beta1_need_not_say_what_they_are(certificates, script):
+def test_v1beta1_reviews_may_omit_api_version_and_kind(certificates, script):
     async def test(webhook, convert):
         assert await convert([stored()], V1) == [converted(stored(), V1)]
 
@@ -171,12 +171,12 @@ def test_reviews_of_v1beta1_need_not_say_what_they_are(certificates, script):
         (dropping("response"), "no response provided"),
     ],
 )
-def test_reviews_of_v1beta1_must_not_say_they_are_something_else(certificates, script, expected):
-    assert told(certificates, script, None, "v1beta1") == f"{WHAT} failed: {expected}"
+def test_v1beta1_reviews_must_not_have_another_kind(certificates, script, expected):
+    assert message_of(certificates, script, None, "v1beta1") == f"{WHAT} failed: {expected}"
 
 
-def test_without_a_common_review_version_nobody_is_asked(certificates):
-    assert told(certificates, honest, None, "v7") == "no supported conversion review versions"
+def test_without_a_common_review_version_the_webhook_is_not_called(certificates):
+    assert message_of(certificates, honest, None, "v7") == "no supported conversion review versions"
 
 
 # -- answers that are errors ------------------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ ILL = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "I 
         (body(b"\xff\n", 500, "text/plain"), 'an error on the server ("\ufffd") has prevented the request'),
     ],
 )
-def test_an_error_is_told_in_its_own_words_or_in_those_of_its_code(certificates, script, expected):
-    assert told(certificates, script).startswith(f"{WHAT} failed: {expected}")
+def test_an_error_status_is_reported_by_its_message_or_code(certificates, script, expected):
+    assert message_of(certificates, script).startswith(f"{WHAT} failed: {expected}")
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/yaml", None, "application/json; charset=utf-8"])
-def test_what_the_answer_is_called_does_not_matter(certificates, media):
+def test_the_content_type_of_the_response_is_ignored(certificates, media):
     async def test(webhook, convert):
         assert await convert([stored()], V1) == [converted(stored(), V1)]
 
@@ -240,24 +240,24 @@ def raising(error):
     ],
     ids=["hangs-up", "resets"],
 )
-def test_a_webhook_that_breaks_off_is_told_with_its_url(certificates, script, expected):
-    assert told(certificates, script) == f"{WHAT} failed: {expected}"
+def test_a_broken_connection_is_reported_with_the_url(certificates, script, expected):
+    assert message_of(certificates, script) == f"{WHAT} failed: {expected}"
 
 
-def test_a_webhook_that_does_not_answer_in_time_is_given_up(certificates):
+def test_a_webhook_call_times_out(certificates):
     async def script(call):
         await Gate()(call)
 
-    assert told(certificates, script, seconds=0.05) == (
+    assert message_of(certificates, script, seconds=0.05) == (
         f'{WHAT} failed: Post "URL?timeout=0.05s": '
         "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
     )
 
 
-def test_an_answer_without_end_is_given_up(certificates, monkeypatch):
+def test_a_response_over_the_size_limit_is_refused(certificates, monkeypatch):
     monkeypatch.setattr(conversion, "ANSWER_BYTES", 10_000)
     script = lying_about(lambda obj: obj.update(spec={"host": "h" * 20_000}))
-    assert told(certificates, script) == f"{WHAT} failed: the answer is larger than 10000 bytes"
+    assert message_of(certificates, script) == f"{WHAT} failed: the answer is larger than 10000 bytes"
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_an_answer_without_end_is_given_up(certificates, monkeypatch):
     ],
     ids=["not-base64", "not-pem"],
 )
-def test_a_bundle_that_cannot_be_read_is_told(certificates, config):
-    assert told(certificates, honest, **config).startswith(f"{WHAT} failed: unable to load root certificates: ")
+def test_an_invalid_ca_bundle_is_reported(certificates, config):
+    assert message_of(certificates, honest, **config).startswith(f"{WHAT} failed: unable to load root certificates: ")
 
 
 @pytest.mark.parametrize(
@@ -277,5 +277,5 @@ def test_a_bundle_that_cannot_be_read_is_told(certificates, config):
     [b"[" * 100_000, b'{"response":' * 5000, b'{"a":1e999}', b"\xff\xfe", b'{"kind":"\\ud800"}', b"9" * 100_000],
     ids=["deep", "deeper", "infinite", "not-text", "half-a-character", "long-number"],
 )
-def test_hostile_documents_are_refused_like_others(certificates, document):
-    assert told(certificates, body(document)).startswith(f"{WHAT} failed: {NOT_READ}")
+def test_hostile_responses_are_refused(certificates, document):
+    assert message_of(certificates, body(document)).startswith(f"{WHAT} failed: {NOT_READ}")

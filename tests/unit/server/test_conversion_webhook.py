@@ -1,10 +1,10 @@
-"""The converter, against a real webhook on loopback that tells the truth or lies.
+"""The converter, against a real webhook on loopback that answers correctly or not.
 
-The messages are those a Kubernetes 1.36 server answered when its webhook told the same lie.
+The messages are those a Kubernetes 1.36 server answered to the same response of its webhook.
 """
 
 import pytest
-from converter_support import WHAT, converting, instead, stored, told
+from converter_support import WHAT, converting, instead, message_of, stored
 
 from kapi.server.webhooks import conversion
 from webhook_server import (
@@ -39,7 +39,7 @@ def certificates(tmp_path_factory):
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_what_is_asked_is_a_review_of_the_first_version_both_know(certificates, version):
+def test_the_request_is_a_review_of_the_first_common_version(certificates, version):
     async def test(webhook, convert):
         objects = [stored("a"), stored("b", port=2)]
         assert await convert(objects, V1) == [converted(one, V1) for one in objects]
@@ -63,7 +63,7 @@ def test_every_review_has_a_uid_of_its_own(certificates):
     converting(certificates, test)
 
 
-def test_only_what_is_in_another_version_is_asked_about_and_all_keeps_its_place(certificates):
+def test_only_objects_in_another_version_are_sent_and_order_is_kept(certificates):
     async def test(webhook, convert):
         objects = [stored("a"), stored("b", V1), stored("c"), stored("d", V1), stored("e")]
         result = await convert(objects, V1)
@@ -74,7 +74,7 @@ def test_only_what_is_in_another_version_is_asked_about_and_all_keeps_its_place(
     converting(certificates, test)
 
 
-def test_nobody_is_asked_about_nothing(certificates):
+def test_the_webhook_is_not_called_without_objects(certificates):
     async def test(webhook, convert):
         assert await convert([], V1) == []
         assert await convert([stored("a", V1)], V1) == [stored("a", V1)]
@@ -85,7 +85,7 @@ def test_nobody_is_asked_about_nothing(certificates):
     converting(certificates, test)
 
 
-def test_many_objects_are_asked_about_in_turn(certificates, monkeypatch):
+def test_many_objects_are_converted_in_batches(certificates, monkeypatch):
     monkeypatch.setattr(conversion, "BATCH", 4)
 
     async def test(webhook, convert):
@@ -96,7 +96,7 @@ def test_many_objects_are_asked_about_in_turn(certificates, monkeypatch):
     converting(certificates, test)
 
 
-def test_large_objects_are_asked_about_in_smaller_portions(certificates, monkeypatch):
+def test_large_objects_are_converted_in_smaller_batches(certificates, monkeypatch):
     monkeypatch.setattr(conversion, "BATCH_BYTES", 3000)
 
     async def test(webhook, convert):
@@ -107,19 +107,19 @@ def test_large_objects_are_asked_about_in_smaller_portions(certificates, monkeyp
     converting(certificates, test)
 
 
-def test_when_a_later_portion_fails_all_fails(certificates, monkeypatch):
+def test_a_failure_of_a_later_batch_fails_all(certificates, monkeypatch):
     monkeypatch.setattr(conversion, "BATCH", 1)
 
     def script(call):
         return honest(call) if call.names == ["a"] else Reply(b"", 500)
 
-    assert "has prevented the request" in told(certificates, script, [stored("a"), stored("b")])
+    assert "has prevented the request" in message_of(certificates, script, [stored("a"), stored("b")])
 
 
 # -- what a webhook may change, and what it may not ---------------------------------------------------------------------
 
 
-def test_of_the_metadata_labels_and_annotations_are_the_webhooks(certificates):
+def test_only_labels_and_annotations_are_taken_from_the_webhook(certificates):
     def edit(obj):
         obj["metadata"] |= {"labels": {"new": "l"}, "annotations": {"new": "a"}}
 
@@ -133,7 +133,7 @@ def test_of_the_metadata_labels_and_annotations_are_the_webhooks(certificates):
 
 
 @pytest.mark.parametrize("gone", [lambda meta: meta.pop("labels"), lambda meta: meta.update(labels=None)])
-def test_labels_a_webhook_drops_are_gone(certificates, gone):
+def test_labels_a_webhook_drops_are_removed(certificates, gone):
     async def test(webhook, convert):
         (result,) = await convert([stored(metadata={"labels": {"old": "l"}})], V1)
         assert "labels" not in result["metadata"]
@@ -174,7 +174,7 @@ def test_the_result_shares_nothing_with_what_was_given(certificates):
     converting(certificates, test)
 
 
-def test_labels_that_were_always_wrong_may_stay(certificates):
+def test_invalid_labels_that_did_not_change_may_stay(certificates):
     async def test(webhook, convert):
         (result,) = await convert([stored(metadata={"labels": {"a b": "c d"}})], V1)
         assert result["metadata"]["labels"] == {"a b": "c d"}
@@ -286,16 +286,16 @@ OBJECTS = [
 
 
 @pytest.mark.parametrize(("script", "expected"), OBJECTS)
-def test_an_object_that_is_not_the_same_in_another_version_is_refused(certificates, script, expected):
-    assert told(certificates, script) == expected
+def test_an_object_with_another_identity_is_refused(certificates, script, expected):
+    assert message_of(certificates, script) == expected
 
 
 def test_an_object_without_a_name_yet_needs_metadata_all_the_same(certificates):
     nameless = {"apiVersion": V1BETA1, "kind": "Listener", "metadata": {}}
     expected = f"{WHAT} {METADATA}missing metadata in converted object"
-    assert told(certificates, without("metadata"), [nameless]) == expected
+    assert message_of(certificates, without("metadata"), [nameless]) == expected
     expected = f"{WHAT} {METADATA}invalid metadata of type string in converted object"
-    assert told(certificates, about(metadata="x"), [nameless]) == expected
+    assert message_of(certificates, about(metadata="x"), [nameless]) == expected
 
 
 SECOND = "returned invalid converted object at index 1: "
@@ -323,5 +323,5 @@ def changed_second(change):
     ],
     ids=["no-kind", "kind", "version", "uid", "labels", "swapped"],
 )
-def test_of_several_objects_the_wrong_one_is_pointed_at(certificates, script, expected):
-    assert told(certificates, script, [stored("a"), stored("b")]).startswith(expected)
+def test_the_error_names_the_index_of_the_wrong_object(certificates, script, expected):
+    assert message_of(certificates, script, [stored("a"), stored("b")]).startswith(expected)

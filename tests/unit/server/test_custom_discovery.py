@@ -68,7 +68,7 @@ async def test_custom_groups_follow_the_built_in_ones(api):
     ]
     await defined(api, *others, widgets())
     groups = (await api.get("/apis"))["groups"]
-    # The old form goes by the names of API services, which begin with the version.
+    # OpenAPI v2 is ordered by the names of APIServices, which begin with the version.
     assert [group["name"] for group in groups] == [*before, "example.com", "zzz.example.com", "aaa.example.com"]
     aggregated = (await api.get("/apis", headers={"accept": AGGREGATED}))["items"]
     names = [item["metadata"]["name"] for item in aggregated]
@@ -76,7 +76,7 @@ async def test_custom_groups_follow_the_built_in_ones(api):
 
 
 @served
-async def test_versions_of_a_custom_group_are_in_order_of_their_maturity(api):
+async def test_versions_of_a_custom_group_are_in_order_of_stability(api):
     await defined(api, widgets())
     group = (await api.get("/apis/example.com")).json
     assert [one["version"] for one in group["versions"]] == ["v2", "v1", "v1beta1", "v2alpha1"]
@@ -119,7 +119,7 @@ async def test_resources_of_a_custom_group(api):
 
 
 @served
-async def test_every_version_shows_the_hash_of_the_stored_one(api):
+async def test_every_version_shows_the_storage_version_hash(api):
     (stored,) = await defined(api, widgets())
 
     async def hashes():
@@ -136,7 +136,7 @@ async def test_every_version_shows_the_hash_of_the_stored_one(api):
 
 
 @served
-async def test_custom_group_in_one_piece(api):
+async def test_custom_group_in_aggregated_discovery(api):
     await defined(api, widgets())
     items = (await api.get("/apis", headers={"accept": AGGREGATED}))["items"]
     group = next(item for item in items if item["metadata"]["name"] == "example.com")
@@ -168,7 +168,7 @@ async def test_custom_group_in_one_piece(api):
 
 
 @served
-async def test_discovery_is_new_when_a_definition_is(api):
+async def test_discovery_changes_with_definitions(api):
     async def etag(path):
         return (await api.get(path, headers={"accept": AGGREGATED})).header("ETag")
 
@@ -189,7 +189,7 @@ async def test_discovery_is_new_when_a_definition_is(api):
 
 
 @served
-async def test_only_the_group_that_changed_is_described_again(api):
+async def test_only_discovery_of_the_changed_group_is_rebuilt(api):
     await defined(api, widgets(), definition("Zed", "zzz.example.com"))
     discovery = Discovery(api.catalog)
     discovery.aggregated(core=False)
@@ -214,7 +214,7 @@ def retitle(spec):
 
 
 @served
-async def test_index_is_new_where_a_definition_is(api):
+async def test_openapi_index_changes_with_definitions(api):
     before = await index(api)
     (stored,) = await defined(api, widgets())
     during = await index(api)
@@ -237,7 +237,7 @@ async def test_index_is_new_where_a_definition_is(api):
 
 
 @served
-async def test_document_of_a_custom_group_version(api):
+async def test_openapi_document_of_a_custom_group_version(api):
     described = version("v1", storage=True, selectableFields=[{"jsonPath": ".spec.size"}])
     gear = definition("Gear", scope="Cluster", listKind="GearCollection", versions=[described])
     await defined(api, widgets(), gear)
@@ -254,7 +254,7 @@ async def test_document_of_a_custom_group_version(api):
 
 
 @served
-async def test_document_is_new_when_its_definition_is(api):
+async def test_openapi_document_changes_with_its_definition(api):
     (stored,) = await defined(api, widgets())
     first = (await api.get("/openapi/v3/apis/example.com/v1"))["components"]["schemas"]["com.example.v1.Widget"]
     assert "title" not in first
@@ -264,7 +264,7 @@ async def test_document_is_new_when_its_definition_is(api):
 
 
 @served
-async def test_documents_that_did_not_change_are_kept(api):
+async def test_unchanged_openapi_documents_are_cached(api):
     documents = OpenAPI(api.catalog)
     (stored,) = await defined(api, widgets())
     for key in ("apis/policy/v1", "apis/example.com/v1", "apis/example.com/v2"):
@@ -276,7 +276,7 @@ async def test_documents_that_did_not_change_are_kept(api):
 
 
 @served
-async def test_documents_are_not_kept_without_bound(api, monkeypatch):
+async def test_cached_openapi_documents_are_bounded(api, monkeypatch):
     documents = OpenAPI(api.catalog)
     await documents.v3_document("apis/policy/v1")
     size = len(documents._documents["apis/policy/v1"][1])
@@ -287,7 +287,7 @@ async def test_documents_are_not_kept_without_bound(api, monkeypatch):
 
 
 @served
-async def test_old_document_has_custom_kinds(api):
+async def test_openapi_v2_has_custom_kinds(api):
     await defined(api, widgets())
     document = (await api.get("/openapi/v2")).json
     assert document["definitions"]["com.example.v1.Widget"]["properties"]["spec"] == NUMBER["properties"]["spec"]
@@ -313,7 +313,7 @@ def _references(value):
 
 
 @served
-async def test_old_document_is_built_again_only_where_it_changed(api):
+async def test_openapi_v2_is_rebuilt_only_where_it_changed(api):
     documents = OpenAPI(api.catalog)
     (stored,) = await defined(api, widgets())
     first = documents.v2_hash
@@ -329,7 +329,7 @@ async def test_old_document_is_built_again_only_where_it_changed(api):
 
 
 @served
-async def test_old_document_forgets_what_is_gone(api):
+async def test_openapi_v2_drops_deleted_definitions(api):
     documents = OpenAPI(api.catalog)
     (stored,) = await defined(api, widgets())
     await documents.v2_document(protobuf=False)

@@ -1,4 +1,4 @@
-"""Custom kinds at the edges of the server: paths that lead nowhere, what is left of a kind that goes, odd values."""
+"""Edge cases of custom resources: unknown paths, terminating definitions, unusual values."""
 
 import pytest
 
@@ -41,7 +41,7 @@ NOWHERE = [
 
 @pytest.mark.parametrize(("method", "path"), NOWHERE, ids=[f"{method} {path}" for method, path in NOWHERE])
 @served
-async def test_a_path_of_a_custom_group_that_leads_nowhere_is_no_page(api, method, path):
+async def test_an_unknown_path_of_a_custom_group_is_a_plain_404(api, method, path):
     await defined(api, definition(), definition("Planet", scope="Cluster"))
     answer = await api.request(method, path, widget() if method in ("POST", "PUT") else b"")
     assert (answer.status, answer.text) == PAGE
@@ -56,17 +56,17 @@ async def test_a_sub_resource_that_is_not_defined_is_not_found_with_its_object(a
 
 
 @served
-async def test_built_in_groups_keep_their_own_words(api):
+async def test_unknown_resources_of_built_in_groups_are_a_status(api):
     await defined(api, definition())
     assert (await api.get("/apis/apps/v1/nothings")).message == "the server could not find the requested resource"
     assert (await api.get("/apis/apps/v9")).status == 404
 
 
-# -- a kind that goes -------------------------------------------------------------------------------------------------
+# -- a terminating definition -----------------------------------------------------------------------------------------
 
 
 @served
-async def test_discovery_tells_what_is_left_to_do_with_a_kind_that_goes(api):
+async def test_discovery_shows_the_remaining_verbs_of_a_terminating_definition(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget(metadata={"finalizers": ["example.com/hold"]}))
     before = await api.get("/apis", headers={"accept": AGGREGATED})
@@ -89,7 +89,7 @@ async def test_discovery_tells_what_is_left_to_do_with_a_kind_that_goes(api):
 @pytest.mark.parametrize("spec", [[], "x", 3, {"tags": {}}, {"tags": "x"}, {"size": []}], ids=repr)
 @pytest.mark.parametrize("method", ["post", "patch"])
 @served
-async def test_a_value_of_another_type_is_told_as_what_it_is(api, spec, method):
+async def test_a_type_error_names_the_actual_type(api, spec, method):
     await defined(api, definition())
     if method == "post":
         answer = await api.post(WIDGETS, widget(spec=spec))
@@ -105,7 +105,7 @@ def _as_text(spec):
 
 
 @served
-async def test_owners_stay_as_they_are_while_an_object_does_not_fit_its_schema(api):
+async def test_managed_fields_are_kept_while_an_object_violates_its_schema(api):
     await defined(api, definition())
     await api.patch(W, widget(spec={"size": 1}), APPLY, fieldManager="one")
     before = (await api.get(W)).metadata["managedFields"]
@@ -120,7 +120,7 @@ async def test_owners_stay_as_they_are_while_an_object_does_not_fit_its_schema(a
 
 
 @served
-async def test_nothing_is_applied_to_an_object_that_does_not_fit_its_schema(api):
+async def test_apply_to_an_object_that_violates_its_schema_is_refused(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget(spec={"size": 1}))
     await redefined(api, "widgets.example.com", _as_text)
@@ -133,7 +133,7 @@ async def test_nothing_is_applied_to_an_object_that_does_not_fit_its_schema(api)
 
 
 @served
-async def test_items_that_cannot_be_told_apart_do_not_hide_who_owns_the_rest(api):
+async def test_duplicate_list_map_keys_do_not_hide_other_managed_fields(api):
     plain = {"type": "array", "items": STRING}
     await defined(api, definition(spec=record(tags=plain, size=INTEGER)))
     await api.made(WIDGETS, widget(spec={"tags": ["a", "a"], "size": 1}))

@@ -1,4 +1,4 @@
-"""The example definitions in `tests/crds`, through the whole server: what is good is kept, what is bad is told why."""
+"""The example definitions in `tests/crds`, through the whole server: valid objects are stored, invalid ones are refused with the expected reason."""
 
 import json
 from functools import cache
@@ -16,7 +16,7 @@ NAMES = sorted(path.name.removesuffix("-crd.yaml") for path in HERE.glob("*-crd.
 ERROR = "expect.example.com/error"
 VERB = "expect.example.com/verb"
 WHOLE = "whole-fraction"
-"""Refused by the reference, which tells 2.0 from 2 until it is stored. Here they are the same from the start."""
+"""Refused by kube-apiserver, which distinguishes 2.0 from 2 until it is stored. Here they are the same from the start."""
 
 
 @cache
@@ -86,7 +86,7 @@ def _contained(part, whole):
     return part == whole
 
 
-def test_the_examples_are_there():
+def test_all_example_definitions_are_found():
     assert {"blueprint", "certificate", "collector", "large", "route", "workflow"} <= set(NAMES)
     assert all(documents(name, "good") for name in NAMES)
     assert [name for name in NAMES if not documents(name, "bad")] == ["large"]

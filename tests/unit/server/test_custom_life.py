@@ -1,4 +1,4 @@
-"""The life of a definition: served the moment it is stored, refused its names, emptied before it goes, back again."""
+"""The lifecycle of a CustomResourceDefinition: establishment, conflicting names, deletion of instances, recreation."""
 
 import asyncio
 import threading
@@ -112,7 +112,7 @@ async def test_discovery_and_openapi_follow_a_definition(api):
 
 
 @served
-async def test_what_a_removed_definition_served_is_gone_without_a_trace(api):
+async def test_a_deleted_definition_is_removed_from_discovery_and_openapi(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget())
     answer = await api.delete(WIDGET_CRD)
@@ -127,7 +127,7 @@ async def test_what_a_removed_definition_served_is_gone_without_a_trace(api):
 
 
 @served
-async def test_a_group_lives_as_long_as_any_of_its_definitions(api):
+async def test_a_group_is_served_while_any_of_its_definitions_exists(api):
     await defined(api, definition(), definition("Gadget"))
     await api.delete(WIDGET_CRD)
     await gone(api, "widgets.example.com")
@@ -162,7 +162,7 @@ RIVALS = [
 
 @pytest.mark.parametrize(("rival", "reason"), RIVALS)
 @served
-async def test_a_definition_whose_names_are_taken_waits_until_they_are_free(api, rival, reason):
+async def test_a_definition_with_conflicting_names_is_established_once_they_are_free(api, rival, reason):
     await defined(api, definition())
     stored = await defined(api, rival)
     assert conditions(stored) == {"NamesAccepted": ("False", reason), "Established": ("False", "NotAccepted")}
@@ -190,7 +190,7 @@ async def test_the_same_names_in_another_group_are_no_conflict(api):
 
 
 @served(storage=SlowStorage)
-async def test_of_two_definitions_that_want_a_name_at_once_one_gets_it(api):
+async def test_of_two_concurrent_definitions_with_one_name_one_is_accepted(api):
     pair = [definition("Widget", plural="widgets"), definition("Widget", plural="widgetz")]
     answers = await asyncio.gather(*(api.post(CRDS, one) for one in pair))
     assert [answer.status for answer in answers] == [201, 201]
@@ -202,7 +202,7 @@ async def test_of_two_definitions_that_want_a_name_at_once_one_gets_it(api):
 
 
 @served
-async def test_a_definition_that_gives_up_a_name_lets_its_neighbour_have_it(api):
+async def test_a_name_released_by_one_definition_is_accepted_for_another(api):
     await defined(api, definition(shortNames=["wd"]), definition("Gadget", shortNames=["wd"]))
     await redefined(api, "widgets.example.com", lambda spec: spec["names"].update(shortNames=[]))
     await background_work()
@@ -210,7 +210,7 @@ async def test_a_definition_that_gives_up_a_name_lets_its_neighbour_have_it(api)
 
 
 @served
-async def test_an_established_definition_is_served_by_its_old_names_while_it_cannot_have_new_ones(api):
+async def test_an_established_definition_keeps_its_accepted_names_while_new_ones_conflict(api):
     await defined(api, definition(shortNames=["wd"]), definition("Gadget", shortNames=["gd"]))
     changed = await redefined(api, "widgets.example.com", lambda spec: spec["names"].update(shortNames=["gd"]))
     assert conditions(changed)["NamesAccepted"] == ("False", "ShortNamesConflict")
@@ -224,7 +224,7 @@ async def test_an_established_definition_is_served_by_its_old_names_while_it_can
 
 
 @served
-async def test_watchers_see_the_instances_of_a_removed_definition_go(api):
+async def test_watchers_see_the_deletion_of_instances_of_a_deleted_definition(api):
     await defined(api, definition())
     for name in "ab":
         await api.made(WIDGETS, widget(name))
@@ -236,7 +236,7 @@ async def test_watchers_see_the_instances_of_a_removed_definition_go(api):
 
 
 @served
-async def test_instances_with_finalizers_hold_their_definition(api):
+async def test_instances_with_finalizers_delay_the_deletion_of_their_definition(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget("free"))
     await api.made(WIDGETS, widget("held", metadata=HELD))
@@ -254,7 +254,7 @@ async def test_instances_with_finalizers_hold_their_definition(api):
 
 
 @served
-async def test_a_definition_on_its_way_out_takes_no_new_instances_and_serves_the_rest(api):
+async def test_a_terminating_definition_refuses_new_instances_and_serves_the_rest(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget("held", {"size": 1}, metadata=HELD))
     await api.delete(WIDGET_CRD)
@@ -296,7 +296,7 @@ async def test_deleting_a_definition_again_changes_nothing(api):
     ids=["uid", "version"],
 )
 @served
-async def test_a_deletion_that_means_another_definition_is_refused(api, preconditions, text):
+async def test_deleting_a_definition_honours_preconditions(api, preconditions, text):
     await defined(api, definition())
     answer = await api.delete(WIDGET_CRD, {"preconditions": preconditions})
     assert (answer.status, answer["reason"]) == (409, "Conflict")
@@ -305,7 +305,7 @@ async def test_a_deletion_that_means_another_definition_is_refused(api, precondi
 
 
 @served
-async def test_a_definition_that_was_never_established_goes_without_looking_for_instances(api):
+async def test_a_definition_that_was_never_established_is_deleted_at_once(api):
     await defined(api, definition(), definition("Widget", plural="widgetz"))
     await api.made(WIDGETS, widget())
     await api.delete(f"{CRDS}/widgetz.example.com")
@@ -314,7 +314,7 @@ async def test_a_definition_that_was_never_established_goes_without_looking_for_
 
 
 @served
-async def test_finalizers_of_others_keep_an_emptied_definition(api):
+async def test_other_finalizers_keep_a_definition_without_instances(api):
     crd = definition()
     crd["metadata"]["finalizers"] = ["example.com/mine"]
     await defined(api, crd)
@@ -347,7 +347,7 @@ async def test_an_instance_created_while_the_deletion_begins_does_not_outlive_it
 
 
 @served
-async def test_a_definition_can_be_made_again_and_starts_empty(api):
+async def test_a_recreated_definition_has_no_instances(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget())
     await api.delete(WIDGET_CRD)
@@ -359,7 +359,7 @@ async def test_a_definition_can_be_made_again_and_starts_empty(api):
 
 
 @served
-async def test_a_watch_from_before_a_definition_was_made_again_is_told_that_it_is_too_late(api):
+async def test_a_watch_from_before_a_definition_was_recreated_is_410(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget())
     before = api.revision
@@ -373,7 +373,7 @@ async def test_a_watch_from_before_a_definition_was_made_again_is_told_that_it_i
 
 
 @served
-async def test_a_watch_from_after_a_definition_was_made_misses_nothing(api):
+async def test_a_watch_from_after_a_definition_was_created_misses_nothing(api):
     stored = await defined(api, definition())
     await api.made(WIDGETS, widget())
     watch = await api.watch(WIDGETS, resourceVersion=stored["metadata"]["resourceVersion"])
@@ -381,7 +381,7 @@ async def test_a_watch_from_after_a_definition_was_made_misses_nothing(api):
 
 
 @served
-async def test_instances_go_with_their_namespace_only_when_deleted(api):
+async def test_instances_are_not_created_in_a_missing_or_terminating_namespace(api):
     await defined(api, definition())
     missing = await api.post("/apis/example.com/v1/namespaces/nowhere/widgets", widget())
     assert missing.error == (404, "NotFound", 'namespaces "nowhere" not found')

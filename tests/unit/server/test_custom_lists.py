@@ -26,7 +26,7 @@ async def filled(api, count=5, crd=None):
 
 
 @served
-async def test_items_of_a_list_say_what_they_are(api):
+async def test_items_of_a_list_have_api_version_and_kind(api):
     await filled(api, 2)
     listed = await api.get(WIDGETS)
     assert (listed["kind"], listed["apiVersion"]) == ("WidgetList", f"{GROUP}/v1")
@@ -37,13 +37,13 @@ async def test_items_of_a_list_say_what_they_are(api):
 
 
 @served
-async def test_a_list_is_called_as_the_definition_says(api):
+async def test_a_list_has_the_list_kind_of_the_definition(api):
     await defined(api, definition(listKind="Widgets"))
     assert (await api.get(WIDGETS))["kind"] == "Widgets"
 
 
 @served
-async def test_pages_are_of_one_moment(api):
+async def test_pages_show_one_revision(api):
     await filled(api)
     first = await api.get(WIDGETS, limit=2)
     assert first.names == ["w0", "w1"]
@@ -60,7 +60,7 @@ async def test_pages_are_of_one_moment(api):
 
 
 @served
-async def test_a_list_can_be_of_an_earlier_moment(api):
+async def test_a_list_can_be_of_an_earlier_revision(api):
     await filled(api, 2)
     then = api.revision
     await api.delete(f"{WIDGETS}/w0")
@@ -70,7 +70,7 @@ async def test_a_list_can_be_of_an_earlier_moment(api):
 
 
 @served
-async def test_namespaces_are_apart_and_can_be_listed_together(api):
+async def test_one_namespace_or_all_can_be_listed(api):
     await filled(api, 1)
     await api.made(NS, {"metadata": {"name": "other"}})
     await api.made(f"/apis/{GROUP}/v1/namespaces/other/widgets", widget("x"))
@@ -84,7 +84,7 @@ async def test_namespaces_are_apart_and_can_be_listed_together(api):
 
 
 @served
-async def test_cluster_wide_kinds_have_no_namespace(api):
+async def test_cluster_scoped_kinds_have_no_namespace(api):
     await defined(api, definition(scope="Cluster"))
     assert (await api.get(WIDGETS)).status == 404
     made = await api.post(ALL, widget(metadata={"namespace": "default"}))
@@ -100,7 +100,7 @@ async def test_cluster_wide_kinds_have_no_namespace(api):
 
 
 @served
-async def test_labels_select(api):
+async def test_label_selectors_filter_lists(api):
     await filled(api)
     assert (await api.get(WIDGETS, labelSelector="odd=1")).names == ["w1", "w3"]
     assert (await api.get(WIDGETS, labelSelector="odd notin (1)", limit=2)).names == ["w0", "w2"]
@@ -124,7 +124,7 @@ SELECTIONS = [
 
 @pytest.mark.parametrize(("selector", "names"), SELECTIONS, ids=[selector for selector, _ in SELECTIONS])
 @served
-async def test_fields_select_as_the_definition_allows(api, selector, names):
+async def test_selectable_fields_of_the_definition_filter_lists(api, selector, names):
     await defined(api, selectable())
     await api.made(WIDGETS, widget("a", {"size": 1, "on": True}))
     await api.made(WIDGETS, widget("b", {"size": 2, "colour": "blue", "on": False}))
@@ -134,7 +134,7 @@ async def test_fields_select_as_the_definition_allows(api, selector, names):
 
 
 @served
-async def test_other_fields_do_not_select(api):
+async def test_other_field_selectors_are_refused(api):
     await defined(api, selectable(), definition("Gadget"))
     refused = await api.get(WIDGETS, fieldSelector="spec.zz=1")
     assert refused.error == (400, "BadRequest", "field label not supported: spec.zz")
@@ -143,7 +143,7 @@ async def test_other_fields_do_not_select(api):
 
 
 @served
-async def test_a_selection_follows_objects_in_and_out(api):
+async def test_a_watch_with_a_selector_reports_transitions(api):
     await defined(api, selectable())
     await api.made(WIDGETS, widget("a", {"colour": "red"}))
     watch = await api.watch(WIDGETS, fieldSelector="spec.colour=red")
@@ -192,7 +192,7 @@ async def test_tables_have_the_columns_of_the_definition(api):
 
 
 @served
-async def test_without_columns_a_table_tells_the_age(api):
+async def test_a_table_without_columns_shows_the_age(api):
     await filled(api, 1)
     table = await api.get(WIDGETS, headers={"accept": TABLE})
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Age"]
@@ -231,7 +231,7 @@ async def test_metadata_alone_can_be_asked_for(api):
 
 
 @served
-async def test_a_watch_tells_every_change_in_order(api):
+async def test_a_watch_delivers_every_change_in_order(api):
     await defined(api, definition())
     watch = await api.watch(WIDGETS, resourceVersion=api.revision)
     await api.made(WIDGETS, widget("a"))
@@ -247,7 +247,7 @@ async def test_a_watch_tells_every_change_in_order(api):
 
 
 @served
-async def test_a_watch_may_begin_with_everything_and_say_where_that_ends(api):
+async def test_a_watch_may_send_initial_events_and_mark_their_end(api):
     await filled(api, 2)
     options = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     watch = await api.watch(WIDGETS, **options)
@@ -260,7 +260,7 @@ async def test_a_watch_may_begin_with_everything_and_say_where_that_ends(api):
 
 
 @served
-async def test_bookmarks_tell_how_far_a_quiet_watch_is(api):
+async def test_bookmarks_report_the_revision_of_an_idle_watch(api):
     await defined(api, definition(), definition("Gadget"))
     watch = await api.watch(WIDGETS, resourceVersion=api.revision, allowWatchBookmarks="true")
     await api.made(f"/apis/{GROUP}/v1/namespaces/default/gadgets", widget(kind="Gadget"))
@@ -282,7 +282,7 @@ async def test_one_object_can_be_watched(api):
 
 
 @served
-async def test_a_deletion_answers_with_what_was_deleted(api):
+async def test_a_deletion_returns_the_deleted_object(api):
     await filled(api, 1)
     uid = (await api.get(f"{WIDGETS}/w0")).metadata["uid"]
     answer = await api.delete(f"{WIDGETS}/w0")
@@ -292,7 +292,7 @@ async def test_a_deletion_answers_with_what_was_deleted(api):
 
 
 @served
-async def test_a_collection_can_be_deleted_as_selected(api):
+async def test_deletecollection_honours_selectors(api):
     await filled(api, crd=selectable())
     answer = await api.delete(WIDGETS, labelSelector="odd=1")
     assert answer["kind"] == "WidgetList"
@@ -305,7 +305,7 @@ async def test_a_collection_can_be_deleted_as_selected(api):
 
 
 @served(storage=SlowStorage)
-async def test_propagation_is_written_down_as_a_finalizer(api):
+async def test_propagation_policy_becomes_a_finalizer(api):
     await filled(api, 1)
     answer = await api.delete(f"{WIDGETS}/w0", {"propagationPolicy": "Foreground"})
     assert answer.metadata["finalizers"] == ["foregroundDeletion"]

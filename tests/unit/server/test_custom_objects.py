@@ -1,4 +1,4 @@
-"""Creating and changing custom objects: what is pruned, filled in, judged, counted and refused, in the known words."""
+"""Creates and updates of custom objects: pruning, defaulting, validation, generation, and the messages of Kubernetes."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def stored(api, obj, **query):
 
 
 @served
-async def test_unknown_fields_are_pruned_and_defaults_filled_in(api):
+async def test_unknown_fields_are_pruned_and_defaulting_is_applied(api):
     spec = record(
         known=STRING,
         filled={"type": "string", "default": "x"},
@@ -65,7 +65,7 @@ async def test_unknown_fields_are_pruned_and_defaults_filled_in(api):
 
 
 @served
-async def test_unknown_fields_are_told_as_asked(api):
+async def test_unknown_fields_follow_field_validation(api):
     await defined(api, definition())
     odd = widget("odd", {"size": 1, "zz": 1, "tags": ["a"]}, metadata={"foo": 1})
     texts = ['unknown field "metadata.foo"', 'unknown field "spec.zz"']
@@ -85,7 +85,7 @@ async def test_unknown_fields_are_told_as_asked(api):
 
 
 @served
-async def test_fields_that_are_there_twice_are_told_before_unknown_ones(api):
+async def test_duplicate_fields_are_reported_before_unknown_ones(api):
     await defined(api, definition())
     body = b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1,"size":2,"zz":1}}'
     headers = {"content-type": "application/json"}
@@ -97,7 +97,7 @@ async def test_fields_that_are_there_twice_are_told_before_unknown_ones(api):
 
 
 @served
-async def test_nulls_are_dropped_defaulted_or_kept_as_the_schema_says(api):
+async def test_nulls_are_pruned_defaulted_or_kept_by_the_schema(api):
     spec = record(
         plain=STRING,
         filled={"type": "string", "default": "x"},
@@ -111,7 +111,7 @@ async def test_nulls_are_dropped_defaulted_or_kept_as_the_schema_says(api):
 
 
 @served
-async def test_the_status_of_a_new_object_is_kept_only_without_a_status_endpoint(api):
+async def test_the_status_of_a_new_object_is_kept_only_without_a_status_subresource(api):
     await defined(api, definition(), definition("Gadget", status=False))
     assert "status" not in (await stored(api, widget(status={"ready": True}))).json
     path = f"/apis/{GROUP}/v1/namespaces/default/gadgets"
@@ -142,7 +142,7 @@ async def test_a_dry_run_shows_what_would_be_stored_and_stores_nothing(api):
 
 
 @served
-async def test_creating_what_is_there_is_a_conflict(api):
+async def test_creating_an_existing_object_is_a_conflict(api):
     await defined(api, definition())
     await stored(api, widget())
     assert (await api.post(WIDGETS, widget())).error == (
@@ -152,7 +152,7 @@ async def test_creating_what_is_there_is_a_conflict(api):
     )
 
 
-# -- what a body says it is -------------------------------------------------------------------------------------------
+# -- apiVersion and kind of a body ------------------------------------------------------------------------------------
 
 BODY = json.dumps(widget())
 UNRECOGNIZED = "the object provided is unrecognized (must be of type Widget)"
@@ -184,7 +184,7 @@ async def test_an_object_of_another_kind_is_refused(api, head, code, text, metho
 
 
 @served
-async def test_a_body_without_a_kind_is_shown_to_its_sender(api):
+async def test_a_body_without_a_kind_is_quoted_in_the_error(api):
     await defined(api, definition())
     body = {"metadata": {"name": "a-longer-name"}}
     shown = json.dumps(body)
@@ -197,11 +197,11 @@ async def test_a_body_without_a_kind_is_shown_to_its_sender(api):
 
 
 @served
-async def test_fields_of_a_version_nobody_has_are_all_unknown(api):
+async def test_all_fields_of_an_unknown_version_are_unknown(api):
     beta = version("v1beta1", record(old=STRING))
     await defined(api, definition(versions=[version("v1", storage=True), beta]))
-    nobody = await api.post(WIDGETS, {**widget(spec={"size": 1}), "apiVersion": f"{GROUP}/v9"})
-    assert (nobody.status, nobody.warnings) == (400, ['unknown field "spec"'])
+    unknown = await api.post(WIDGETS, {**widget(spec={"size": 1}), "apiVersion": f"{GROUP}/v9"})
+    assert (unknown.status, unknown.warnings) == (400, ['unknown field "spec"'])
     other = await api.post(WIDGETS, {**widget(spec={"old": "1", "size": 1}), "apiVersion": f"{GROUP}/v1beta1"})
     assert (other.status, other.warnings) == (400, ['unknown field "spec.size"'])
     strict = await api.post(WIDGETS, {**widget(spec={}), "apiVersion": f"{GROUP}/v9"}, fieldValidation="Strict")
@@ -231,7 +231,7 @@ async def test_metadata_that_cannot_be_read_is_refused(api, key, value):
 @served
 async def test_custom_objects_are_neither_read_from_nor_written_as_protobuf(api):
     await defined(api, definition())
-    # An envelope that says what it holds: {apiVersion, kind}, and nothing in it.
+    # An envelope with apiVersion and kind, and nothing else.
     head = b"\n\x0eexample.com/v1\x12\x06Widget"
     envelope = b"k8s\x00\n" + bytes([len(head)]) + head + b"\x12\x00"
     headers = {"content-type": "application/vnd.kubernetes.protobuf"}
@@ -254,11 +254,11 @@ async def test_yaml_is_read_and_written(api):
     assert "\n  size: 1\n" in answer.text
 
 
-# -- judging ----------------------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 @served
-async def test_every_problem_is_told_with_its_place(api):
+async def test_every_validation_error_has_its_field_path(api):
     spec = record(
         ["n"],
         n={"type": "integer", "minimum": 1, "maximum": 10},
@@ -289,7 +289,7 @@ async def test_every_problem_is_told_with_its_place(api):
 
 
 @served
-async def test_metadata_is_judged_like_that_of_every_object(api):
+async def test_metadata_is_validated_like_that_of_built_in_kinds(api):
     await defined(api, definition())
     named = await api.post(WIDGETS, widget("Not_A_Name"))
     assert named.status == 422
@@ -319,7 +319,7 @@ async def test_finalizers_without_a_domain_are_warned_about(api):
 
 
 @served
-async def test_what_did_not_change_is_not_judged_again(api):
+async def test_unchanged_values_are_not_validated_again(api):
     await defined(api, definition())
     await stored(api, widget(spec={"size": 20, "colour": "x"}))
 
@@ -335,7 +335,7 @@ async def test_what_did_not_change_is_not_judged_again(api):
 
 
 @served
-async def test_rules_see_what_was_before(api):
+async def test_transition_rules_see_the_old_value(api):
     spec = record(name={**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is fixed"}]})
     await defined(api, definition(spec=spec))
     await stored(api, widget(spec={"name": "a"}))
@@ -350,7 +350,7 @@ async def test_rules_see_what_was_before(api):
 
 
 @served
-async def test_errors_of_metadata_are_told_for_the_change_and_for_its_result(api):
+async def test_metadata_errors_are_reported_for_the_update_and_its_result(api):
     await defined(api, definition())
     await stored(api, widget())
     answer = await api.patch(W, [{"op": "replace", "path": "/metadata/uid", "value": "x"}], JSON_PATCH)
@@ -365,7 +365,7 @@ async def test_errors_of_metadata_are_told_for_the_change_and_for_its_result(api
 
 
 @served
-async def test_an_update_says_which_state_it_has_seen(api):
+async def test_an_update_needs_the_current_resource_version(api):
     await defined(api, definition())
     first = await stored(api, widget(spec={"size": 1}))
     blind = await api.put(W, widget(spec={"size": 2}))
@@ -389,7 +389,7 @@ async def test_an_update_says_which_state_it_has_seen(api):
 
 
 @served
-async def test_an_update_prunes_and_fills_in_as_a_creation_does(api):
+async def test_an_update_prunes_and_defaults_like_a_create(api):
     await defined(api, definition())
     first = await stored(api, widget(spec={"size": 1, "colour": "blue"}))
     answer = await api.put(W, {**first.json, "spec": {"size": 1, "zz": 1}})
@@ -398,7 +398,7 @@ async def test_an_update_prunes_and_fills_in_as_a_creation_does(api):
 
 
 @served
-async def test_an_update_that_changes_nothing_is_none(api):
+async def test_an_update_without_changes_writes_nothing(api):
     await defined(api, definition())
     first = await stored(api, widget(spec={"size": 1}))
     before = api.revision
@@ -408,7 +408,7 @@ async def test_an_update_that_changes_nothing_is_none(api):
 
 
 @served
-async def test_forgetting_owners_takes_an_empty_entry_not_an_empty_list(api):
+async def test_managed_fields_are_reset_by_an_empty_entry_not_an_empty_list(api):
     await defined(api, definition())
     first = (await stored(api, widget(spec={"size": 1}))).json
     emptied = await api.put(W, {**first, "metadata": {**first["metadata"], "managedFields": []}})
@@ -418,7 +418,7 @@ async def test_forgetting_owners_takes_an_empty_entry_not_an_empty_list(api):
 
 
 @served
-async def test_the_generation_counts_changes_of_anything_but_metadata_and_status(api):
+async def test_generation_grows_with_changes_outside_metadata_and_status(api):
     await defined(api, definition())
     assert (await stored(api, widget(spec={"size": 1}))).metadata["generation"] == 1
     steps = [
@@ -434,7 +434,7 @@ async def test_the_generation_counts_changes_of_anything_but_metadata_and_status
 
 
 @served
-async def test_without_a_status_endpoint_the_generation_counts_the_status_too(api):
+async def test_without_a_status_subresource_generation_grows_with_the_status(api):
     await defined(api, definition(status=False))
     await stored(api, widget(spec={"size": 1}))
     assert (await api.patch(W, {"status": {"ready": True}})).metadata["generation"] == 2
@@ -442,7 +442,7 @@ async def test_without_a_status_endpoint_the_generation_counts_the_status_too(ap
 
 
 @served
-async def test_a_deletion_counts_as_a_generation_when_it_has_to_wait(api):
+async def test_a_deletion_that_waits_for_finalizers_increments_generation(api):
     await defined(api, definition())
     await stored(api, widget(metadata={"finalizers": ["example.com/hold"]}))
     answer = await api.delete(W)
@@ -460,7 +460,7 @@ async def test_a_deletion_counts_as_a_generation_when_it_has_to_wait(api):
 
 @pytest.mark.parametrize("body", [b'{"spec":{"size":"x"}}', b'{"spec":null}', b'{"spec":{"tags":null}}'])
 @served
-async def test_a_merge_patch_is_judged_by_its_result(api, body):
+async def test_the_result_of_a_merge_patch_is_validated(api, body):
     await defined(api, definition())
     await stored(api, widget(spec={"size": 1, "tags": ["a"]}))
     answer = await api.request("PATCH", W, body, headers={"content-type": MERGE})
@@ -468,7 +468,7 @@ async def test_a_merge_patch_is_judged_by_its_result(api, body):
 
 
 @served(storage=SlowStorage)
-async def test_of_patches_at_the_same_time_none_is_lost(api):
+async def test_concurrent_patches_are_all_applied(api):
     await defined(api, definition(spec=record(map={"type": "object", "additionalProperties": INTEGER})))
     await stored(api, widget(spec={"map": {}}))
     answers = await asyncio.gather(*(api.patch(W, {"spec": {"map": {f"k{n}": n}}}) for n in range(10)))

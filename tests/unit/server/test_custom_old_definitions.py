@@ -43,7 +43,7 @@ SEEDS = [
 
 @pytest.mark.parametrize("crd", SEEDS)
 @served
-async def test_an_old_definition_is_served_and_read_in_both_forms(api, crd):
+async def test_a_v1beta1_definition_is_served_and_read_in_both_versions(api, crd):
     stored = await api.post(OLD_CRDS, copy.deepcopy(crd))
     assert stored.status == 201, stored
     assert any("v1beta1 CustomResourceDefinition is deprecated" in text for text in stored.warnings)
@@ -63,7 +63,7 @@ async def test_an_old_definition_is_served_and_read_in_both_forms(api, crd):
 
 
 @served
-async def test_openapi_is_served_with_old_definitions_in_it(api):
+async def test_openapi_includes_v1beta1_definitions(api):
     await api.made(OLD_CRDS, old_definition())
     document = await api.get(f"/openapi/v3/apis/{GROUP}/v1")
     assert document.status == 200
@@ -74,7 +74,7 @@ async def test_openapi_is_served_with_old_definitions_in_it(api):
 
 
 @served
-async def test_objects_that_keep_everything_are_owned_and_applied(api):
+async def test_objects_with_preserved_unknown_fields_can_be_applied(api):
     await api.made(OLD_CRDS, old_definition())
     await api.patch(W, widget(spec={"a": {"b": 1}, "list": [1]}), APPLY, fieldManager="one")
     answer = await api.patch(W, widget(spec={"a": {"c": 2}}), APPLY, fieldManager="two")
@@ -84,7 +84,7 @@ async def test_objects_that_keep_everything_are_owned_and_applied(api):
 
 
 @served
-async def test_an_old_definition_can_be_changed_in_both_forms(api):
+async def test_a_v1beta1_definition_can_be_updated_in_both_versions(api):
     await api.made(OLD_CRDS, old_definition(validation=SCHEMA))
     path = "/spec/validation/openAPIV3Schema/properties/spec/properties/size/maximum"
     patched = await api.patch(OLD, [{"op": "replace", "path": path, "value": 7}], JSON_PATCH)
@@ -99,7 +99,7 @@ async def test_an_old_definition_can_be_changed_in_both_forms(api):
 
 
 @served
-async def test_an_old_definition_can_be_applied(api):
+async def test_a_v1beta1_definition_can_be_applied(api):
     first = await api.patch(OLD, old_definition(validation=SCHEMA), APPLY, fieldManager="m")
     assert first.status == 201, first
     again = await api.patch(OLD, old_definition(validation=SCHEMA), APPLY, fieldManager="m")
@@ -115,7 +115,7 @@ async def test_an_old_definition_can_be_applied(api):
 
 
 @served
-async def test_new_definitions_are_listed_among_the_old(api):
+async def test_v1_definitions_are_listed_in_v1beta1(api):
     await api.made(OLD_CRDS, old_definition())
     listed = await api.get(OLD_CRDS)
     assert (listed["apiVersion"], listed.names) == ("apiextensions.k8s.io/v1beta1", [f"widgets.{GROUP}"])
@@ -125,7 +125,7 @@ async def test_new_definitions_are_listed_among_the_old(api):
 
 
 @served
-async def test_a_definition_that_keeps_everything_cannot_be_new(api):
+async def test_a_v1_definition_cannot_preserve_unknown_fields(api):
     await api.made(OLD_CRDS, old_definition())
     new = (await api.get(WIDGET_CRD)).json
     assert new["spec"]["preserveUnknownFields"] is True
@@ -138,7 +138,7 @@ async def test_a_definition_that_keeps_everything_cannot_be_new(api):
 
 
 @served
-async def test_an_old_definition_that_begins_to_prune_forgets_what_it_does_not_know(api):
+async def test_a_v1beta1_definition_that_starts_pruning_drops_unknown_fields(api):
     await api.made(OLD_CRDS, old_definition(validation=SCHEMA))
     await api.made(WIDGETS, widget(spec={"size": 1, "zz": {"a": 1}}))
     assert (await api.get(W))["spec"] == {"size": 1, "zz": {"a": 1}}

@@ -72,7 +72,7 @@ async def test_a_json_patch_is_applied_in_order(api):
 
 
 @served
-async def test_a_json_patch_that_does_not_fit_changes_nothing(api):
+async def test_a_failing_json_patch_changes_nothing(api):
     await made(api, {"size": 1})
     before = api.revision
     for operation in (
@@ -93,7 +93,7 @@ async def test_a_merge_patch_merges_maps_and_replaces_lists(api):
 
 
 @served
-async def test_a_strategic_merge_patch_is_not_for_custom_kinds(api):
+async def test_a_strategic_merge_patch_of_a_custom_resource_is_refused(api):
     await made(api, {"size": 1})
     answer = await api.patch(W, {"spec": {"size": 2}}, STRATEGIC)
     assert answer.error == (
@@ -107,7 +107,7 @@ async def test_a_strategic_merge_patch_is_not_for_custom_kinds(api):
 
 
 @served
-async def test_patches_are_strict_when_asked(api):
+async def test_strict_field_validation_of_a_patch(api):
     await made(api, {"size": 1})
     patch = {"spec": {"zz": 1}}
     warned = await api.patch(W, patch)
@@ -128,7 +128,7 @@ OTHER_KINDS = [
 
 @pytest.mark.parametrize(("patch", "text"), OTHER_KINDS)
 @served
-async def test_a_patch_does_not_make_an_object_another(api, patch, text):
+async def test_a_patch_cannot_change_name_or_kind(api, patch, text):
     await made(api, {"size": 1})
     answer = await api.patch(W, {**patch, "spec": {"size": 2}})
     assert (answer.status, answer["reason"]) == (422, "Invalid")
@@ -137,7 +137,7 @@ async def test_a_patch_does_not_make_an_object_another(api, patch, text):
 
 
 @served
-async def test_a_patch_with_a_version_is_conditional(api):
+async def test_a_patch_with_a_resource_version_is_conditional(api):
     await made(api, {"size": 1})
     old = (await api.get(W)).version
     patch = {"metadata": {"resourceVersion": old}, "spec": {"size": 2}}
@@ -147,7 +147,7 @@ async def test_a_patch_with_a_version_is_conditional(api):
 
 
 @served
-async def test_patching_what_is_not_there_is_not_found(api):
+async def test_patching_a_missing_object_is_not_found(api):
     await made(api)
     for content_type, patch in ((MERGE, {}), (JSON_PATCH, [])):
         answer = await api.patch(W, patch, content_type)
@@ -158,7 +158,7 @@ async def test_patching_what_is_not_there_is_not_found(api):
 
 
 @served
-async def test_an_apply_creates_and_is_none_the_second_time(api):
+async def test_an_apply_creates_and_writes_nothing_the_second_time(api):
     await made(api)
     first = await apply(api, {"size": 1, "set": ["a"]})
     assert first.status == 201
@@ -169,7 +169,7 @@ async def test_an_apply_creates_and_is_none_the_second_time(api):
 
 
 @served
-async def test_defaults_belong_to_nobody_who_applies(api):
+async def test_defaults_are_not_owned_by_an_applying_field_manager(api):
     await made(api)
     answer = await apply(api, {"size": 1})
     assert owned(answer, "m") == {"f:size": {}}
@@ -178,14 +178,14 @@ async def test_defaults_belong_to_nobody_who_applies(api):
 
 
 @served
-async def test_defaults_belong_to_whoever_writes_the_whole(api):
+async def test_defaults_are_owned_by_the_field_manager_of_an_update(api):
     await made(api)
     answer = await api.post(WIDGETS, widget(spec={"size": 1}), fieldManager="writer")
     assert owned(answer, "writer", "Update") == {".": {}, "f:colour": {}, "f:size": {}}
 
 
 @served
-async def test_changing_what_another_applied_is_a_conflict_that_force_resolves(api):
+async def test_changing_a_field_of_another_manager_is_a_conflict_that_force_resolves(api):
     await made(api)
     await apply(api, {"size": 1, "texts": {"a": "1"}}, "one")
     refused = await apply(api, {"size": 2, "texts": {"a": "2", "b": "2"}}, "two")
@@ -200,7 +200,7 @@ async def test_changing_what_another_applied_is_a_conflict_that_force_resolves(a
 
 
 @served
-async def test_lists_are_merged_by_value_or_key_or_replaced_as_the_schema_says(api):
+async def test_lists_are_merged_or_replaced_by_their_list_type(api):
     await made(api)
     await apply(api, {"set": ["a", "b"], "map": [{"key": "x", "value": 1}], "whole": ["1"]}, "one")
     answer = await apply(api, {"set": ["c", "a"], "map": [{"key": "y"}, {"key": "x", "port": "udp"}]}, "two")
@@ -212,7 +212,7 @@ async def test_lists_are_merged_by_value_or_key_or_replaced_as_the_schema_says(a
         {"key": "x", "port": "udp"},
     ]
     assert (await apply(api, {"whole": ["2"]}, "two")).status == 409
-    # What an owner no longer mentions goes, unless another mentions it.
+    # A field that a manager no longer applies is removed, unless another manager owns it.
     rest = await apply(api, {"set": ["b"], "whole": ["1"]}, "one")
     assert sorted(rest["spec"]["set"]) == ["a", "b", "c"]
     assert [item["key"] for item in rest["spec"]["map"]] == ["y", "x"]
@@ -234,7 +234,7 @@ async def test_an_atomic_map_has_one_owner(api):
 
 
 @served
-async def test_free_fields_are_owned_key_by_key(api):
+async def test_preserved_unknown_fields_are_owned_by_key(api):
     await made(api)
     await apply(api, {"free": {"a": {"b": 1}, "list": [1, 2]}}, "one")
     answer = await apply(api, {"free": {"a": {"c": 2}}}, "two")
@@ -243,7 +243,7 @@ async def test_free_fields_are_owned_key_by_key(api):
 
 
 @served
-async def test_a_configuration_must_fit_the_schema(api):
+async def test_an_applied_configuration_must_match_the_schema(api):
     await made(api)
     place = "failed to create typed patch object (/w; example.com/v1, Kind=Widget)"
     for spec, text in (
@@ -259,7 +259,7 @@ async def test_a_configuration_must_fit_the_schema(api):
 
 
 @served
-async def test_what_an_apply_leaves_is_judged_like_every_change(api):
+async def test_the_result_of_an_apply_is_validated(api):
     await made(api, {"size": 1})
     answer = await apply(api, {"size": None}, force=True)
     assert answer.status == 422
@@ -269,7 +269,7 @@ async def test_what_an_apply_leaves_is_judged_like_every_change(api):
 
 
 @served
-async def test_nulls_and_emptiness_in_metadata_mean_nothing(api):
+async def test_nulls_and_empty_maps_in_metadata_are_dropped(api):
     await made(api)
     answer = await apply(api, {}, metadata={"labels": None, "annotations": {}})
     assert answer.status == 201
@@ -280,7 +280,7 @@ async def test_nulls_and_emptiness_in_metadata_mean_nothing(api):
 
 
 @served
-async def test_nulls_that_reading_drops_are_not_shown(api):
+async def test_nulls_that_are_pruned_on_read_are_not_returned(api):
     spec = record(any=ANYTHING, size=INTEGER)
     await defined(api, definition(spec=spec))
     answer = await apply(api, {"any": None, "size": 1})
@@ -304,7 +304,7 @@ async def test_an_apply_is_for_one_object_of_one_kind(api):
 
 
 @served
-async def test_an_apply_of_a_dry_run_shows_and_stores_nothing(api):
+async def test_a_dry_run_apply_stores_nothing(api):
     await made(api)
     before = api.revision
     answer = await api.patch(W, widget(spec={"size": 1}), APPLY, fieldManager="m", dryRun="All")
@@ -313,7 +313,7 @@ async def test_an_apply_of_a_dry_run_shows_and_stores_nothing(api):
 
 
 @served
-async def test_yaml_is_what_is_applied(api):
+async def test_an_apply_body_is_yaml(api):
     await made(api)
     text = b"apiVersion: example.com/v1\nkind: Widget\nmetadata:\n  name: w\nspec:\n  size: 3\n  set: [a, b]\n"
     headers = {"content-type": APPLY}
@@ -322,7 +322,7 @@ async def test_yaml_is_what_is_applied(api):
 
 
 @served
-async def test_the_status_endpoint_applies_the_status(api):
+async def test_status_can_be_applied_through_its_subresource(api):
     await made(api, {"size": 1})
     path = f"{W}/status"
     answer = await api.patch(path, widget(status={"ready": True}), APPLY, fieldManager="m")
@@ -337,7 +337,7 @@ async def test_the_status_endpoint_applies_the_status(api):
 
 
 @served
-async def test_owners_at_every_version_keep_what_is_theirs(api):
+async def test_field_managers_at_every_version_keep_their_fields(api):
     versions = [version("v1", SPEC, storage=True), version("v2", SPEC)]
     await defined(api, definition(versions=versions))
     second = f"/apis/{GROUP}/v2/namespaces/default/widgets/w"
@@ -356,7 +356,7 @@ async def test_owners_at_every_version_keep_what_is_theirs(api):
 
 
 @served
-async def test_an_update_takes_fields_from_owners_at_other_versions(api):
+async def test_an_update_takes_fields_from_field_managers_at_other_versions(api):
     await defined(api, definition(versions=[version("v1", SPEC, storage=True), version("v2", SPEC)]))
     second = f"/apis/{GROUP}/v2/namespaces/default/widgets/w"
     await api.made(WIDGETS, widget(spec={"size": 1, "set": ["a"]}))
@@ -367,7 +367,7 @@ async def test_an_update_takes_fields_from_owners_at_other_versions(api):
 
 
 @served
-async def test_owners_at_a_version_that_is_gone_own_nothing(api):
+async def test_field_managers_at_a_removed_version_own_nothing(api):
     both = [version("v1", SPEC, storage=True), version("v2", SPEC)]
     await defined(api, definition(versions=both))
     second = f"/apis/{GROUP}/v2/namespaces/default/widgets/w"

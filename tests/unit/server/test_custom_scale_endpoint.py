@@ -48,7 +48,7 @@ async def test_a_scale_shows_the_fields_the_definition_names(api):
 
 
 @served
-async def test_a_scale_of_nothing_cannot_be_shown_but_can_be_set(api):
+async def test_a_scale_without_replicas_cannot_be_read_but_can_be_written(api):
     await made(api, spec={})
     assert (await api.get(S)).error == (
         500,
@@ -62,7 +62,7 @@ async def test_a_scale_of_nothing_cannot_be_shown_but_can_be_set(api):
 
 
 @served
-async def test_a_place_made_by_a_scale_has_its_defaults(api):
+async def test_fields_created_by_a_scale_write_get_defaults(api):
     await defined(api, definition(versions=[scaled(storage=True)]))
     await api.made(WIDGETS, widget())
     assert (await api.put(S, scale(1))).status == 200
@@ -98,7 +98,7 @@ async def test_a_scale_honours_preconditions(api):
 
 
 @served
-async def test_a_patch_of_a_scale_has_no_use_for_a_uid(api):
+async def test_a_patch_of_a_scale_ignores_the_uid(api):
     await made(api)
     answer = await api.patch(S, {"metadata": {"uid": "another"}, "spec": {"replicas": 6}})
     assert (answer.status, answer["spec"]) == (200, {"replicas": 6})
@@ -117,7 +117,7 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "code", "text"), BAD)
 @served
-async def test_a_wrong_scale_is_refused(api, body, code, text):
+async def test_an_invalid_scale_is_refused(api, body, code, text):
     await made(api)
     answer = await api.put(S, body)
     assert answer.status == code, answer
@@ -126,7 +126,7 @@ async def test_a_wrong_scale_is_refused(api, body, code, text):
 
 
 @served
-async def test_the_scale_of_what_is_not_there_is_not_found(api):
+async def test_the_scale_of_a_missing_object_is_not_found(api):
     await made(api)
     path = f"{WIDGETS}/none/scale"
     missing = (404, "NotFound", 'widgets.example.com "none" not found')
@@ -136,7 +136,7 @@ async def test_the_scale_of_what_is_not_there_is_not_found(api):
 
 
 @served
-async def test_an_object_is_judged_after_its_scale_was_written(api):
+async def test_the_object_is_validated_after_a_scale_write(api):
     limited = record(size={"type": "integer", "maximum": 5})
     await defined(api, definition(versions=[scaled(spec=limited, storage=True)]))
     await api.made(WIDGETS, widget(spec={"size": 1}))
@@ -164,7 +164,7 @@ async def test_scales_are_shown_as_tables_with_their_own_columns(api):
 
 
 @served
-async def test_whoever_sets_the_replicas_owns_them(api):
+async def test_a_scale_write_records_the_field_manager_of_replicas(api):
     await made(api)
     answer = await api.put(S, scale(3), fieldManager="scaler")
     assert "managedFields" not in answer.metadata

@@ -45,7 +45,7 @@ def two_versions():
 
 
 @served
-async def test_watchers_of_a_version_that_changes_are_sent_to_watch_again_and_miss_nothing(api):
+async def test_a_schema_change_ends_watches_of_its_version_and_no_event_is_missed(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget("a"))
     watch = await api.watch(WIDGETS)
@@ -63,7 +63,7 @@ async def test_watchers_of_a_version_that_changes_are_sent_to_watch_again_and_mi
 
 
 @served
-async def test_watchers_of_a_version_that_does_not_change_go_on(api):
+async def test_a_schema_change_keeps_watches_of_other_versions(api):
     await defined(api, two_versions())
     first = await api.watch(WIDGETS, resourceVersion=api.revision)
     second = await api.watch(V2, resourceVersion=api.revision)
@@ -74,7 +74,7 @@ async def test_watchers_of_a_version_that_does_not_change_go_on(api):
 
 
 @served
-async def test_watchers_of_every_version_are_concerned_when_the_stored_one_changes(api):
+async def test_a_schema_change_of_the_stored_version_ends_all_watches(api):
     await defined(api, two_versions())
     watches = [await api.watch(path, resourceVersion=api.revision) for path in (WIDGETS, V2)]
     await redefined(api, NAME, with_property("new", STRING))
@@ -90,7 +90,7 @@ async def test_watchers_of_every_version_are_concerned_when_the_stored_one_chang
     ids=["labels", "annotations"],
 )
 @served
-async def test_a_change_that_concerns_no_version_disturbs_nobody(api, change):
+async def test_a_change_outside_the_versions_ends_no_watch(api, change):
     await defined(api, definition())
     watch = await api.watch(WIDGETS, resourceVersion=api.revision)
     resource = api.catalog.find(GROUP, "v1", "widgets")
@@ -103,7 +103,7 @@ async def test_a_change_that_concerns_no_version_disturbs_nobody(api, change):
 
 
 @served
-async def test_a_watch_of_another_kind_is_not_disturbed(api):
+async def test_a_schema_change_keeps_watches_of_other_kinds(api):
     await defined(api, definition(), definition("Gadget"))
     gadgets = f"/apis/{GROUP}/v1/namespaces/default/gadgets"
     watch = await api.watch(gadgets, resourceVersion=api.revision)
@@ -116,7 +116,7 @@ async def test_a_watch_of_another_kind_is_not_disturbed(api):
 
 
 @served
-async def test_new_defaults_show_in_objects_that_were_there(api):
+async def test_new_defaults_show_in_existing_objects(api):
     await defined(api, definition())
     before = await api.made(WIDGETS, widget(spec={"size": 1}))
     then = api.revision
@@ -137,7 +137,7 @@ async def test_new_defaults_show_in_objects_that_were_there(api):
 
 
 @served
-async def test_fields_that_are_no_longer_known_are_not_shown(api):
+async def test_fields_removed_from_the_schema_are_not_returned(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget(spec={"size": 1, "tags": ["a"]}))
     await redefined(api, NAME, lambda spec: schema_of(spec)["properties"].pop("tags"))
@@ -153,7 +153,7 @@ async def test_fields_that_are_no_longer_known_are_not_shown(api):
 
 
 @served
-async def test_writing_back_what_was_read_stores_it_by_the_new_rules(api):
+async def test_writing_an_object_back_stores_it_by_the_new_schema(api):
     await defined(api, definition())
     first = await api.made(WIDGETS, widget(spec={"size": 1}))
     await redefined(api, NAME, with_property("new", {"type": "string", "default": "n"}))
@@ -168,7 +168,7 @@ async def test_writing_back_what_was_read_stores_it_by_the_new_rules(api):
 
 
 @served
-async def test_selectors_see_objects_by_the_new_rules(api):
+async def test_selectors_use_the_new_schema(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget("old", {"size": 1}))
 
@@ -183,7 +183,7 @@ async def test_selectors_see_objects_by_the_new_rules(api):
 
 
 @served
-async def test_selectors_look_at_the_fields_that_are_named_now(api):
+async def test_selectors_use_the_new_selectable_fields(api):
     def select_by(path):
         return lambda spec: spec["versions"][0].update(selectableFields=[{"jsonPath": path}])
 
@@ -203,7 +203,7 @@ async def test_selectors_look_at_the_fields_that_are_named_now(api):
 
 
 @served
-async def test_stricter_rules_hold_for_changes_only(api):
+async def test_stricter_schemas_validate_changed_values_only(api):
     await defined(api, definition())
     await api.made(WIDGETS, widget(spec={"size": 99}))
     await redefined(api, NAME, with_property("size", {"type": "integer", "maximum": 10}))
@@ -214,7 +214,7 @@ async def test_stricter_rules_hold_for_changes_only(api):
 
 
 @served
-async def test_a_list_that_is_merged_in_another_way_is_owned_in_another_way(api):
+async def test_a_changed_list_type_changes_the_ownership_of_the_list(api):
     await defined(api, definition(spec=record(tags={"type": "array", "items": STRING})))
     await api.patch(W, widget(spec={"tags": ["a"]}), APPLY, fieldManager="one")
     as_set = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
@@ -247,7 +247,7 @@ WRITES = {
 
 
 class _Admission:
-    """Admission that holds requests after they were judged, until it is told to let them go."""
+    """Admission that holds requests after they were validated, until they are released."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -266,7 +266,7 @@ class _Admission:
 
 @pytest.mark.parametrize("write", WRITES)
 @served
-async def test_what_was_judged_by_the_old_rules_is_not_stored_under_the_new(api, write):
+async def test_an_object_validated_by_the_old_schema_is_not_stored_after_a_change(api, write):
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     await defined(api, definition(versions=[version("v1", storage=True, subresources={"scale": scale})]))
     await api.made(WIDGETS, widget(spec={"size": 1}))
@@ -299,7 +299,7 @@ async def test_a_write_of_a_version_that_is_no_longer_served_is_not_stored(api):
 
 
 @served(storage=SlowStorage)
-async def test_in_a_storm_of_changes_every_stored_object_obeyed_the_rules_of_its_moment(api):
+async def test_during_schema_changes_every_stored_object_satisfies_the_schema_of_its_revision(api):
     await defined(api, definition(spec=record(["size"], size=INTEGER)))
 
     async def define():

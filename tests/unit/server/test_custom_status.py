@@ -16,7 +16,7 @@ async def stored(api, obj):
 
 @pytest.mark.parametrize("method", ["put", "merge", "json", "apply"])
 @served
-async def test_the_status_endpoint_changes_the_status_and_nothing_else(api, method):
+async def test_the_status_subresource_changes_only_the_status(api, method):
     await defined(api, definition())
     first = (await stored(api, widget(spec={"size": 1}, metadata={"labels": {"a": "b"}}))).json
     path = f"{W}/status"
@@ -52,7 +52,7 @@ async def test_the_status_endpoint_changes_the_status_and_nothing_else(api, meth
 
 
 @served
-async def test_the_main_endpoint_leaves_the_status_alone(api):
+async def test_the_main_resource_ignores_the_status(api):
     await defined(api, definition())
     await stored(api, widget(spec={"size": 1}))
     current = (await api.patch(f"{W}/status", {"status": {"ready": True}})).json
@@ -64,7 +64,7 @@ async def test_the_main_endpoint_leaves_the_status_alone(api):
 
 
 @served
-async def test_the_status_is_judged_by_its_own_part_of_the_schema(api):
+async def test_the_status_is_validated_by_its_schema(api):
     await defined(api, definition())
     await stored(api, widget())
     wrong = await api.patch(f"{W}/status", {"status": {"ready": "x"}})
@@ -78,7 +78,7 @@ async def test_the_status_is_judged_by_its_own_part_of_the_schema(api):
 
 
 @served
-async def test_a_status_update_says_which_state_it_has_seen_too(api):
+async def test_a_status_update_needs_the_current_resource_version(api):
     await defined(api, definition())
     first = (await stored(api, widget())).json
     assert (await api.put(f"{W}/status", widget(status={"ready": True}))).status == 422

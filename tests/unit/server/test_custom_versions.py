@@ -69,7 +69,7 @@ async def test_what_is_written_in_one_version_is_read_in_the_other(api, written,
 
 
 @served
-async def test_each_version_is_watched_in_its_own_form(api):
+async def test_each_version_is_watched_in_its_own_schema(api):
     await defined(api, pair())
     watches = [await api.watch(path, resourceVersion=api.revision) for path in (V1, V2)]
     everywhere = await api.watch(f"/apis/{GROUP}/v2/widgets", headers={"accept": PARTIAL}, resourceVersion=api.revision)
@@ -85,7 +85,7 @@ async def test_each_version_is_watched_in_its_own_form(api):
 
 
 @served
-async def test_a_name_is_taken_in_every_version(api):
+async def test_a_name_exists_in_every_version(api):
     await defined(api, pair())
     await api.made(V1, widget())
     assert (await api.post(V2, at("v2"))).status == 409
@@ -96,19 +96,19 @@ async def test_a_name_is_taken_in_every_version(api):
 
 
 @served
-async def test_an_object_is_judged_by_the_version_it_is_sent_to(api):
+async def test_an_object_is_validated_by_the_version_of_the_request(api):
     strict = record(size={"type": "integer", "maximum": 5})
     await defined(api, pair(spec=strict))
     assert (await api.post(V2, at("v2", spec={"size": 6}))).status == 422
     assert (await api.post(V1, widget(spec={"size": 6}))).status == 201
-    # It was not judged by v2 when it was made, and is not when it did not change.
+    # It was not validated by v2 when it was created, and is not while it does not change.
     assert (await api.get(f"{V2}/w"))["spec"]["size"] == 6
     assert (await api.patch(f"{V2}/w", {"metadata": {"labels": {"a": "b"}}})).status == 200
     assert (await api.patch(f"{V2}/w", {"spec": {"size": 7}})).status == 422
 
 
 @served
-async def test_a_field_the_stored_version_does_not_have_is_not_kept(api):
+async def test_fields_unknown_to_the_storage_version_are_pruned(api):
     await defined(api, pair(spec=NEW))
     made = await api.post(V2, at("v2", spec={"size": 1, "extra": "mine"}))
     assert (made.status, made.warnings) == (201, [])
@@ -119,7 +119,7 @@ async def test_a_field_the_stored_version_does_not_have_is_not_kept(api):
 
 
 @served
-async def test_a_version_shows_nothing_that_it_does_not_know(api):
+async def test_fields_unknown_to_the_requested_version_are_pruned(api):
     await defined(api, pair(spec=record(size=INTEGER)))
     await api.made(V1, widget(spec={"size": 1, "tags": ["a"]}))
     assert (await api.get(f"{V2}/w"))["spec"] == {"size": 1}
@@ -133,7 +133,7 @@ async def test_a_version_shows_nothing_that_it_does_not_know(api):
 
 
 @served
-async def test_defaults_are_those_of_the_request_and_when_reading_those_of_the_stored_version(api):
+async def test_defaulting_uses_the_request_version_on_write_and_the_stored_version_on_read(api):
     await defined(api, pair(spec=NEW))
     await api.made(V1, widget("a", {}))
     await api.made(V2, at("v2", widget("b", {})))
@@ -150,7 +150,7 @@ async def test_defaults_are_those_of_the_request_and_when_reading_those_of_the_s
 
 
 @served
-async def test_applying_nothing_new_in_another_version_changes_nothing(api):
+async def test_applying_the_same_in_another_version_changes_nothing(api):
     await defined(api, pair(spec=NEW))
     config = at("v2", spec={"size": 1})
     first = await api.patch(f"{V2}/w", config, APPLY, fieldManager="m")
@@ -183,7 +183,7 @@ async def test_columns_and_selectable_fields_are_those_of_the_version(api):
 
 
 @served
-async def test_only_versions_with_a_status_endpoint_keep_the_status_apart(api):
+async def test_only_versions_with_a_status_subresource_separate_the_status(api):
     crd = definition(versions=[version("v1", storage=True, subresources={"status": {}}), version("v2")])
     await defined(api, crd)
     await api.made(V1, widget(status={"ready": True}))
@@ -215,7 +215,7 @@ async def test_switching_the_stored_version_leaves_objects_readable_where_they_a
 
 
 @served
-async def test_objects_migrate_when_they_are_written_and_then_a_version_can_go(api):
+async def test_objects_migrate_on_write_and_then_a_version_can_be_removed(api):
     await defined(api, pair())
     await api.made(V1, widget("a", {"size": 1}))
     await api.made(V1, widget("b", {"size": 2}))
@@ -242,7 +242,7 @@ async def test_objects_migrate_when_they_are_written_and_then_a_version_can_go(a
 
 
 @served
-async def test_old_objects_are_pruned_and_filled_in_by_the_version_they_are_stored_in(api):
+async def test_old_objects_are_pruned_and_defaulted_by_their_stored_version(api):
     old = record(size=INTEGER, legacy=STRING)
     crd = definition(versions=[version("v1", old, storage=True), version("v2", NEW)])
     await defined(api, crd)
@@ -256,7 +256,7 @@ async def test_old_objects_are_pruned_and_filled_in_by_the_version_they_are_stor
 
 
 @served
-async def test_a_version_can_be_taken_out_of_service_and_put_back(api):
+async def test_a_version_can_be_unserved_and_served_again(api):
     await defined(api, pair())
     await api.made(V2, at("v2", spec={"size": 1}))
     watch = await api.watch(V2)
@@ -292,7 +292,7 @@ async def test_a_version_can_be_added_while_objects_are_there(api):
     ids=["better", "own-words", "nothing-better", "fine"],
 )
 @served
-async def test_users_of_a_deprecated_version_are_told(api, versions, warnings):
+async def test_requests_to_a_deprecated_version_get_a_warning(api, versions, warnings):
     ((name, more),) = versions.items()
     await defined(api, definition(versions=[version("v1", storage=True), version(name, **more)]))
     path = f"/apis/{GROUP}/{name}/namespaces/default/widgets"
@@ -308,7 +308,7 @@ async def test_users_of_a_deprecated_version_are_told(api, versions, warnings):
 
 
 @served
-async def test_the_preferred_version_is_the_most_mature(api):
+async def test_the_preferred_version_is_the_most_stable(api):
     names = ["v1alpha1", "v2beta1", "v10", "v2", "v1", "foo10", "v11alpha2", "v3beta1"]
     versions = [version(name, storage=name == "v1") for name in names]
     await defined(api, definition(versions=versions))
@@ -363,7 +363,7 @@ async def test_apply_of_a_field_that_the_version_of_another_manager_lacks_is_ref
 
 
 @served
-async def test_apply_of_a_field_that_ones_own_last_version_lacks_is_refused(api):
+async def test_apply_of_a_field_that_the_managers_last_version_lacks_is_refused(api):
     await grown(api)
     answer = await apply_newer(api, "a", size=1, colour="red")
     why = "failed to prune fields: failed to convert merged object to last applied version"

@@ -1,4 +1,4 @@
-"""A deadline on a loop whose time moves only when told to."""
+"""Tests of the deadline on an event loop whose clock the test advances."""
 
 from math import inf
 
@@ -48,7 +48,7 @@ def test_deadline_expires_once():
     assert expired == [110.0]
 
 
-def test_deadline_that_moves_away_is_not_early_and_makes_no_timer_of_its_own():
+def test_deadline_that_is_extended_reuses_its_timer():
     loop, expired = ManualLoop(), []
     deadline = Deadline(loop, lambda: expired.append(loop.now))
     for _ in range(900):
@@ -62,7 +62,7 @@ def test_deadline_that_moves_away_is_not_early_and_makes_no_timer_of_its_own():
     assert len(expired) == 1
 
 
-def test_deadline_that_comes_closer_replaces_its_timer():
+def test_deadline_that_is_shortened_replaces_its_timer():
     loop, expired = ManualLoop(), []
     deadline = Deadline(loop, lambda: expired.append(loop.now))
     deadline.set(200.0)
@@ -72,7 +72,7 @@ def test_deadline_that_comes_closer_replaces_its_timer():
     assert [timer.cancelled for timer in loop.timers] == [True, True]
 
 
-def test_deadline_that_is_lifted_does_not_expire():
+def test_cancelled_deadline_does_not_expire():
     loop, expired = ManualLoop(), []
     deadline = Deadline(loop, lambda: expired.append(loop.now))
     deadline.set(110.0)

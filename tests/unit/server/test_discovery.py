@@ -102,7 +102,7 @@ async def test_discovery_has_no_table(api):
 
 @pytest.mark.parametrize("accept", [AGGREGATED, KUBECTL])
 @served
-async def test_discovery_in_one_piece(api, accept):
+async def test_aggregated_discovery(api, accept):
     answer = await api.get("/apis", headers={"accept": accept})
     assert answer.header("Content-Type") == AGGREGATED
     assert answer.header("Cache-Control") == "public"
@@ -123,7 +123,7 @@ async def test_discovery_in_one_piece(api, accept):
 
 
 @served
-async def test_core_group_in_one_piece_has_no_name(api):
+async def test_core_group_in_aggregated_discovery_has_no_name(api):
     answer = await api.get("/api", headers={"accept": AGGREGATED})
     assert [item["metadata"] for item in answer["items"]] == [{}]
     resources = {entry["resource"]: entry for entry in answer["items"][0]["versions"][0]["resources"]}
@@ -132,7 +132,7 @@ async def test_core_group_in_one_piece_has_no_name(api):
 
 
 @served
-async def test_unchanged_discovery_is_not_sent_again(api):
+async def test_unchanged_discovery_is_not_modified(api):
     etags = set()
     for path in ("/api", "/apis"):
         first = await api.get(path, headers={"accept": AGGREGATED})
@@ -148,13 +148,13 @@ async def test_unchanged_discovery_is_not_sent_again(api):
 
 
 @served
-async def test_version_that_is_gone_is_not_acceptable(api):
+async def test_unsupported_version_of_aggregated_discovery_is_not_acceptable(api):
     accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
     assert (await api.get("/apis", headers={"accept": accept})).status == 406
 
 
 @served
-async def test_both_forms_say_the_same(api):
+async def test_aggregated_and_plain_discovery_agree(api):
     aggregated = {}
     for path in ("/api", "/apis"):
         for item in (await api.get(path, headers={"accept": AGGREGATED}))["items"]:
@@ -177,7 +177,7 @@ async def test_both_forms_say_the_same(api):
 
 @pytest.mark.parametrize("path", ["/version", "/version/"])
 @served
-async def test_version_is_printed_for_people(api, path):
+async def test_version_is_indented(api, path):
     answer = await api.get(path)
     assert answer.raw.startswith(b'{\n  "major": "1",\n  "minor": "36",\n')
     assert answer["gitVersion"].startswith("v1.36.")
@@ -203,7 +203,7 @@ async def test_version_is_printed_for_people(api, path):
 
 
 @served
-async def test_index_leads_to_every_group_version(api):
+async def test_openapi_v3_index_links_every_group_version(api):
     paths = (await api.get("/openapi/v3"))["paths"]
     served_versions = {
         f"apis/{group}/{version}" if group else f"api/{version}"
@@ -217,7 +217,7 @@ async def test_index_leads_to_every_group_version(api):
 
 
 @served
-async def test_document_with_its_hash_may_be_kept_for_ever(api):
+async def test_openapi_document_with_its_hash_is_immutable(api):
     url = (await api.get("/openapi/v3"))["paths"]["apis/policy/v1"]["serverRelativeURL"]
     answer = await api.get(url)
     assert answer.status == 200
@@ -233,14 +233,14 @@ async def test_document_with_its_hash_may_be_kept_for_ever(api):
 
 
 @served
-async def test_wrong_hash_leads_to_the_right_one(api):
+async def test_wrong_hash_redirects_to_the_right_one(api):
     url = (await api.get("/openapi/v3"))["paths"]["apis/policy/v1"]["serverRelativeURL"]
     answer = await api.get("/openapi/v3/apis/policy/v1", hash="nope")
     assert (answer.status, answer.header("Location")) == (301, url)
 
 
 @served
-async def test_document_without_a_hash_is_not_kept(api):
+async def test_openapi_document_without_a_hash_is_not_cached(api):
     answer = await api.get("/openapi/v3/apis/policy/v1")
     assert answer.status == 200
     assert answer.header("Cache-Control") == "no-cache, private"
@@ -255,7 +255,7 @@ async def test_unknown_document_is_not_found(api, key):
 
 
 @served
-async def test_documents_carry_what_kubectl_looks_for(api):
+async def test_openapi_documents_have_the_extensions_kubectl_reads(api):
     document = (await api.get("/openapi/v3/apis/policy/v1")).json
     path = document["paths"]["/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"]
     operation = path["patch"]
@@ -272,7 +272,7 @@ async def test_documents_carry_what_kubectl_looks_for(api):
 
 
 @served
-async def test_old_document(api):
+async def test_openapi_v2_document(api):
     answer = await api.get("/openapi/v2")
     assert answer.header("Content-Type") == "application/json"
     assert answer["swagger"] == "2.0"
@@ -284,20 +284,20 @@ async def test_old_document(api):
 
 
 @served
-async def test_old_document_compressed(api):
+async def test_openapi_v2_document_is_compressed(api):
     answer = await api.get("/openapi/v2", headers={"accept-encoding": "gzip"})
     assert answer.header("Content-Encoding") == "gzip"
     assert json.loads(gzip.decompress(answer.raw))["swagger"] == "2.0"
 
 
 @served
-async def test_old_document_in_protobuf(api):
+async def test_openapi_v2_document_in_protobuf(api):
     answer = await api.get("/openapi/v2", headers={"accept": V2_PROTOBUF})
     assert answer.header("Content-Type") == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
     assert b"io.k8s.api.core.v1.Pod" in answer.raw
 
 
 @served
-async def test_old_document_in_nothing_else(api):
+async def test_openapi_v2_document_in_other_formats_is_not_acceptable(api):
     answer = await api.get("/openapi/v2", headers={"accept": "text/html"})
     assert (answer.status, answer.raw) == (406, b"")

@@ -39,7 +39,7 @@ def test_head_has_no_body():
     asyncio.run(main())
 
 
-def test_handler_sees_who_asks():
+def test_handler_sees_the_user():
     peers = []
 
     async def handler(request):
@@ -58,7 +58,7 @@ def test_handler_sees_who_asks():
     assert peers[0].certificate is None
 
 
-def test_too_long_a_body_is_marked_and_not_kept():
+def test_body_over_the_limit_is_marked_and_not_kept():
     async def handler(request):
         return Response(413 if request.oversized and not request.body else 200)
 
@@ -105,7 +105,7 @@ def test_stream_arrives_as_it_was_written():
     asyncio.run(main())
 
 
-def test_reader_that_leaves_ends_the_writer():
+def test_stream_is_cancelled_when_its_reader_closes():
     ended = []
 
     async def write(stream):
@@ -155,7 +155,7 @@ def test_hooks_at_the_end_of_a_stream_are_called_once(method):
     assert ended == [1]
 
 
-def test_stream_nobody_reads_is_dropped_and_its_reader_told():
+def test_unread_stream_is_dropped_and_its_reader_gets_an_error():
     closed = asyncio.Event()
 
     async def write(stream):

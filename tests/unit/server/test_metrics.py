@@ -38,7 +38,7 @@ async def test_page_is_what_scrapers_expect(api):
 
 
 @served
-async def test_requests_are_counted_by_what_they_were(api):
+async def test_requests_are_counted_by_verb_resource_and_code(api):
     await api.made(CM, cm("a"))
     await api.get(f"{CM}/a")
     await api.get(f"{CM}/b")
@@ -52,7 +52,7 @@ async def test_requests_are_counted_by_what_they_were(api):
 
 
 @served
-async def test_subresources_are_told_apart(api):
+async def test_subresources_have_separate_series(api):
     await api.get(f"{PODS}/p/log")
     samples = _samples(api, "apiserver_request_total")
     assert samples[_label(group="", version="v1", resource="pods", subresource="log", verb="get", code=404)] == 1
@@ -69,7 +69,7 @@ async def test_objects_and_watchers_are_counted(api):
 
 
 @served
-async def test_nothing_is_in_flight_when_nothing_is_going_on(api):
+async def test_no_requests_are_in_flight_on_an_idle_server(api):
     await api.made(CM, cm("a"))
     await api.post(CM, cm("a"))
     assert set(_samples(api, "apiserver_current_inflight_requests").values()) == {0.0}

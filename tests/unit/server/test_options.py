@@ -26,7 +26,7 @@ NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", fullmatch=True)
 
 
 @given(st.integers(1, 2**60), NAMES, st.booleans(), NAMES)
-def test_tokens_survive_the_journey(revision, name, namespaced, namespace):
+def test_continue_tokens_round_trip(revision, name, namespaced, namespace):
     start = f"{namespace}/{name}\0" if namespaced else f"{name}\0"
     token = Token(revision, start)
     assert parse_token(token.encode()) == token
@@ -34,7 +34,7 @@ def test_tokens_survive_the_journey(revision, name, namespaced, namespace):
 
 
 @given(st.binary(max_size=60))
-def test_no_token_is_more_than_a_bad_request(raw):
+def test_any_invalid_continue_token_is_a_bad_request(raw):
     for text in (base64.urlsafe_b64encode(raw).decode().rstrip("="), raw.decode("latin-1")):
         with contextlib.suppress(BadRequest):
             assert parse_token(text).revision >= -1
@@ -51,7 +51,7 @@ def test_watch_without_revision_means_initial_events(catalog):
     assert (options.initial_events, options.revision, options.selective) == (None, None, False)
 
 
-def test_several_problems_are_told_together(catalog):
+def test_several_invalid_options_are_reported_together(catalog):
     resource = catalog.find("", "v1", "configmaps")
     query = {"resourceVersionMatch": "Foo", "continue": "x", "sendInitialEvents": "true"}
     with pytest.raises(Invalid) as caught:
@@ -96,7 +96,7 @@ def test_write_options_default_to_warning():
     assert write_options(asked, "UpdateOptions") == expected
 
 
-def test_bad_write_options_are_told_together():
+def test_invalid_write_options_are_reported_together():
     with pytest.raises(Invalid) as caught:
         write_options({"dryRun": "", "fieldManager": "a\nb", "fieldValidation": "x", "force": "1"}, "PatchOptions")
     fields = [cause["field"] for cause in caught.value.details["causes"]]

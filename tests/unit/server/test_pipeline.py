@@ -1,4 +1,4 @@
-"""The pipeline: the order of its stages, its headers, its deadline, and that whatever goes wrong inside is an answer."""
+"""The pipeline: the order of its stages, its headers, its deadline, and that every failure inside is an answer."""
 
 import asyncio
 import re
@@ -56,13 +56,13 @@ async def test_id_of_the_client_is_kept(api):
 
 
 @served
-async def test_nothing_is_to_be_cached_unless_said(api):
+async def test_responses_are_not_cacheable_by_default(api):
     for path in (CM, "/nope", f"{CM}/x"):
         assert (await api.get(path)).header("Cache-Control") == "no-cache, private"
 
 
 @served
-async def test_who_comes_before_whether_before_what(api):
+async def test_authentication_precedes_authorization_precedes_routing(api):
     # Wrong token, no permission, no such resource, no such method, no such media type: in this order.
     path = "/api/v1/namespaces/default/foos"
     anonymous = await api.as_peer("PUT", path, headers={"authorization": "Bearer nope", "impersonate-user": "x"})
@@ -152,7 +152,7 @@ def test_storage_that_has_failed_is_unavailable():
     main()
 
 
-def test_storage_that_is_busy_asks_for_patience():
+def test_busy_storage_is_too_many_requests_with_retry_after():
     @served(storage=Broken)
     async def main(api):
         api.storage.error = StorageBusy("full")
@@ -163,7 +163,7 @@ def test_storage_that_is_busy_asks_for_patience():
     main()
 
 
-def test_surprise_is_answered_without_telling_what_it_was(capsys):
+def test_unexpected_exception_is_an_internal_error_without_details(capsys):
     @served(storage=Broken)
     async def main(api):
         api.storage.error = RuntimeError("secret detail")
@@ -210,7 +210,7 @@ async def test_warnings_are_sent_once_each(api):
 
 
 @served
-async def test_warnings_have_a_budget(api):
+async def test_total_length_of_warnings_is_bounded(api):
     body = {"metadata": {"name": "a"}, **{f"unknown-{n:03}-{'x' * 300}": 1 for n in range(100)}}
     answer = await api.post(CM, body)
     assert answer.status == 201
@@ -219,7 +219,7 @@ async def test_warnings_have_a_budget(api):
 
 
 @served
-async def test_warnings_cannot_break_out_of_their_header(api):
+async def test_warnings_are_escaped_in_their_header(api):
     answer = await api.post(CM, {"metadata": {"name": "a"}, 'x"\r\nSet-Cookie: y\\': 1})
     assert answer.status == 201
     value = answer.header("Warning")

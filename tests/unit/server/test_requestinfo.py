@@ -90,7 +90,7 @@ def test_name_pinned_by_a_selector_is_the_name(selector, name):
 
 
 @pytest.mark.parametrize("path", ["/api/v1/watch", "/apis/apps/v1/watch", "/api/v1/watch/"])
-def test_watch_of_nothing_is_malformed(path):
+def test_watch_path_without_a_resource_is_malformed(path):
     with pytest.raises(InternalServerError, match="unable to determine kind and namespace from url"):
         _info("GET", path)
 
@@ -114,8 +114,8 @@ def test_paths_that_cannot_be_text_are_bad_requests(path):
 
 
 @given(st.text(alphabet="/%.ab2efs0?", max_size=30))
-def test_no_path_does_more_than_it_says(text):
-    """Whatever is sent, no segment comes to hold a slash, and nothing but our errors is raised."""
+def test_random_paths_parse_into_clean_segments_or_are_refused(text):
+    """For any path no segment contains a slash, and only API errors are raised."""
     try:
         info = request_info("GET", "/" + text.replace("?", ""), parse_query(""))
     except ApiError:
@@ -152,7 +152,7 @@ def test_bad_queries_are_bad_requests(query):
     ("query", "expected"),
     [("w", True), ("w=", True), ("w=1", True), ("w=foo", True), ("w=False", False), ("w=0", False), ("x=1", False)],
 )
-def test_anything_but_no_is_yes(query, expected):
+def test_boolean_parameters_are_true_unless_0_or_false(query, expected):
     assert is_true(parse_query(query), "w") is expected
 
 
@@ -180,7 +180,7 @@ ROUTE = "the server could not find the requested resource"
     ],
 )
 @served
-async def test_path_tricks_reach_nothing(api, path, status):
+async def test_path_traversal_is_refused(api, path, status):
     await api.made(CM, cm("a"))
     await api.made(f"{NS}/kube-system/configmaps", cm("a", data={"hidden": "yes"}))
     answer = await api.get(path)
@@ -189,7 +189,7 @@ async def test_path_tricks_reach_nothing(api, path, status):
 
 
 @served
-async def test_dots_as_a_name_are_told_what_is_wrong(api):
+async def test_dots_as_a_name_are_refused_with_a_reason(api):
     answer = await api.get(f"{CM}/..")
     assert answer.error == (400, "BadRequest", "Name parameter invalid: \"..\": may not be '..'")
 

@@ -14,7 +14,7 @@ ACCEPTED = "only the following media types are accepted: application/json, appli
     "accept", [None, "*/*", "application/json", "application/json;charset=utf-8", "text/html,*/*;q=0.1"]
 )
 @served
-async def test_json_is_what_is_spoken(api, accept):
+async def test_json_is_the_default_format(api, accept):
     await api.made(CM, cm("a"))
     answer = await api.get(f"{CM}/a", headers={"accept": accept} if accept else {})
     assert answer.header("Content-Type") == "application/json"
@@ -29,7 +29,7 @@ async def test_protobuf_clients_get_json_when_they_take_it(api):
 
 
 @served
-async def test_yaml_is_spoken_and_sorted(api):
+async def test_yaml_is_served_with_sorted_keys(api):
     await api.made(CM, cm("a", data={"k": "v", "b": "1"}))
     answer = await api.get(f"{CM}/a", headers={"accept": "application/yaml"})
     assert answer.header("Content-Type") == "application/yaml"
@@ -49,7 +49,7 @@ async def test_errors_are_in_the_form_asked_for(api):
     "accept", ["text/html", "application/cbor", "application/vnd.kubernetes.protobuf", "application/*"]
 )
 @served
-async def test_what_is_not_spoken_is_not_acceptable(api, accept):
+async def test_unsupported_media_types_are_not_acceptable(api, accept):
     answer = await api.get(CM, headers={"accept": accept})
     assert answer.error[:2] == (406, "NotAcceptable")
     assert answer.message.startswith(
@@ -63,7 +63,7 @@ async def test_what_is_not_spoken_is_not_acceptable(api, accept):
 
 @pytest.mark.parametrize("form", ["as=Table;v=v2;g=meta.k8s.io", "as=Frob;v=v1;g=meta.k8s.io", "as=Table;v=v1;g=nope"])
 @served
-async def test_forms_that_are_not_there_are_not_acceptable(api, form):
+async def test_unsupported_forms_are_not_acceptable(api, form):
     answer = await api.get(CM, headers={"accept": f"application/json;{form}"})
     assert answer.error == (406, "NotAcceptable", ACCEPTED)
     assert "details" not in answer.json
@@ -84,7 +84,7 @@ async def test_forms_that_are_not_there_are_not_acceptable(api, form):
     ],
 )
 @served
-async def test_people_get_indented_answers(api, query, agent, pretty):
+async def test_browsers_and_curl_get_indented_json(api, query, agent, pretty):
     await api.made(CM, cm("a"))
     for path in (f"{CM}/a", CM, f"{CM}/none", "/apis/apps"):
         answer = await api.get(path, headers={"user-agent": agent}, **query)
@@ -139,7 +139,7 @@ async def test_small_answers_are_not_compressed(api):
 
 
 @served
-async def test_refused_compression_is_not_forced(api):
+async def test_gzip_with_quality_zero_is_not_used(api):
     for index in range(4):
         await api.made(CM, cm(f"c{index}", data={"x": "y" * 40_000}))
     answer = await api.get(CM, headers={"accept-encoding": "gzip;q=0, identity"})

@@ -13,7 +13,7 @@ METHOD = (405, "MethodNotAllowed", "the server does not allow this method on the
     ["/nope", "/apis/foo.bar/v1/x", "/apis/foo.bar/v1", "/apis/foo.bar", "/ui", "/swagger.json", "/API/v1", "/openapi"],
 )
 @served
-async def test_unknown_group_or_page_is_a_text_answer(api, path):
+async def test_unknown_group_or_page_is_a_plain_text_404(api, path):
     answer = await api.get(path)
     assert answer.status == 404
     assert answer.text == "404 page not found\n"
@@ -125,7 +125,7 @@ async def test_every_subresource_has_an_endpoint(api):
 
 
 @served
-async def test_name_in_the_url_is_judged_before_anything_is_read(api):
+async def test_name_in_the_url_is_validated_before_the_body_is_read(api):
     for path in (f"{CM}/a%25b", f"{DEPLOY}/..", f"{PODS}/./log"):
         answer = await api.get(path)
         assert answer.error[:2] == (400, "BadRequest"), path
@@ -133,7 +133,7 @@ async def test_name_in_the_url_is_judged_before_anything_is_read(api):
 
 
 @served
-async def test_scope_is_judged_before_the_body_is_read(api):
+async def test_scope_is_validated_before_the_body_is_read(api):
     answer = await api.post("/api/v1/configmaps", cm("a"))
     assert answer.error == METHOD
     assert (await api.put("/api/v1/configmaps/a", cm("a"))).error == ROUTE

@@ -110,7 +110,7 @@ def test_server_without_an_address_is_refused():
         Server(hello)
 
 
-def test_unix_socket_is_for_its_owner_only_and_goes_away(run, tmp_path):
+def test_unix_socket_is_private_and_removed_on_close(run, tmp_path):
     path = tmp_path / "kapi.sock"
 
     async def main():
@@ -124,7 +124,7 @@ def test_unix_socket_is_for_its_owner_only_and_goes_away(run, tmp_path):
     run(main())
 
 
-def test_unix_socket_left_behind_is_replaced_but_a_living_one_is_not(run, tmp_path):
+def test_stale_unix_socket_is_replaced_but_one_in_use_is_not(run, tmp_path):
     path = tmp_path / "kapi.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.fspath(path))
@@ -138,7 +138,7 @@ def test_unix_socket_left_behind_is_replaced_but_a_living_one_is_not(run, tmp_pa
     run(main())
 
 
-def test_connection_too_many_is_told_so(run):
+def test_connection_over_the_limit_is_refused_with_a_status(run):
     async def main():
         async with serving(hello, limits=Limits(connections=1)) as server:
             async with connected(server) as (reader, writer):
@@ -158,7 +158,7 @@ def test_connection_too_many_is_told_so(run):
 # Stopping
 
 
-def test_drain_finishes_requests_in_flight_and_closes_idle_connections(run):
+def test_graceful_shutdown_finishes_requests_in_flight_and_closes_idle_connections(run):
     started, release = asyncio.Event(), asyncio.Event()
 
     async def handler(_):
@@ -203,7 +203,7 @@ def test_drain_that_takes_too_long_is_logged(run, caplog):
     assert "graceful shutdown timed out after 0.01 s: closing 1 connections" in caplog.text
 
 
-def test_drain_answers_all_requests_that_were_pipelined(run):
+def test_graceful_shutdown_answers_pipelined_requests(run):
     started, release = asyncio.Event(), asyncio.Event()
 
     async def handler(_):
@@ -225,7 +225,7 @@ def test_drain_answers_all_requests_that_were_pipelined(run):
     run(main())
 
 
-def test_drain_waits_for_a_request_that_is_still_arriving(run):
+def test_graceful_shutdown_waits_for_a_partly_received_request(run):
     async def main():
         async with serving(hello) as server, connected(server) as (reader, writer):
             await ask(reader, writer)
@@ -240,7 +240,7 @@ def test_drain_waits_for_a_request_that_is_still_arriving(run):
     run(main())
 
 
-def test_drain_ends_streams_with_their_last_chunk(run):
+def test_graceful_shutdown_ends_streams_with_their_last_chunk(run):
     started = asyncio.Event()
 
     async def handler(_):
@@ -261,7 +261,7 @@ def test_drain_ends_streams_with_their_last_chunk(run):
     run(main())
 
 
-def test_connection_that_is_made_just_before_the_drain_is_closed_too(run):
+def test_connection_opened_just_before_shutdown_is_closed(run):
     class Hasty(Server):
         def admit(self, connection):
             admitted = super().admit(connection)
@@ -279,7 +279,7 @@ def test_connection_that_is_made_just_before_the_drain_is_closed_too(run):
     run(main())
 
 
-def test_stream_that_begins_while_draining_ends_at_once(run):
+def test_stream_that_begins_during_shutdown_ends_at_once(run):
     started, release = asyncio.Event(), asyncio.Event()
 
     async def handler(_):
@@ -304,7 +304,7 @@ def test_stream_that_begins_while_draining_ends_at_once(run):
     run(main())
 
 
-def test_drain_ends_what_does_not_end_in_time(run):
+def test_graceful_shutdown_cancels_requests_after_its_timeout(run):
     started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def handler(_):
@@ -327,7 +327,7 @@ def test_drain_ends_what_does_not_end_in_time(run):
     run(main())
 
 
-def test_drain_waits_for_a_handler_whose_peer_has_gone(run):
+def test_graceful_shutdown_waits_for_a_handler_of_a_closed_connection(run):
     started, release = asyncio.Event(), asyncio.Event()
     finished = []
 
@@ -406,7 +406,7 @@ def test_client_certificate_reaches_the_handler(run, authority):
 
 
 @pytest.mark.parametrize("certificate", ["stranger", "server"], ids=["other authority", "not for clients"])
-def test_client_certificate_that_is_not_ours_or_not_for_clients_is_refused(run, authority, tmp_path, certificate):
+def test_client_certificate_of_another_ca_or_usage_is_refused(run, authority, tmp_path, certificate):
     made, directory = authority
     stranger = Authority.ensure(KeyPair(tmp_path / "ca.crt", tmp_path / "ca.key"), "test-ca")
     stranger.ensure_client(pair(tmp_path, "stranger"), "alice", ["devs"])

@@ -54,7 +54,7 @@ async def test_reads_deletions_status_and_refused_writes_do_not_warn(api):
     ],
 )
 @served
-async def test_warning_names_what_is_not_done(api, path, obj, word):
+async def test_warning_names_what_is_not_enforced(api, path, obj, word):
     (warning,) = (await api.post(path, obj)).warnings
     assert word in warning
 

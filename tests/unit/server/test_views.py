@@ -47,7 +47,7 @@ async def test_table_of_the_older_version(api):
 
 
 @served
-async def test_rows_carry_what_is_asked_for(api):
+async def test_include_object_selects_the_object_of_rows(api):
     made = await api.made(CM, cm("a", data={"k": "v"}))
     rows = {
         include: (await api.get(CM, headers={"accept": TABLE}, includeObject=include))["rows"][0]["object"]
@@ -83,7 +83,7 @@ async def test_table_pages_like_a_list(api):
 
 
 @served
-async def test_finished_pods_say_so_in_their_row(api):
+async def test_rows_of_finished_pods_have_a_completed_condition(api):
     await api.made(PODS, pod("p"))
     await api.patch(f"{PODS}/p/status", {"status": {"phase": "Succeeded"}})
     row = (await api.get(PODS, headers={"accept": TABLE}))["rows"][0]
@@ -136,7 +136,7 @@ async def test_list_is_not_an_object_and_an_object_not_a_list(api):
 
 
 @served
-async def test_writes_are_answered_in_the_form_asked_for(api):
+async def test_writes_are_answered_in_the_requested_form(api):
     headers = {"accept": PARTIAL}
     answer = await api.post(CM, cm("a", data={"k": "v"}), headers=headers)
     assert (answer.status, answer["kind"]) == (201, "PartialObjectMetadata")
@@ -154,7 +154,7 @@ async def test_errors_are_statuses_in_every_form(api):
 
 
 @served
-async def test_ages_are_told_as_of_now(api):
+async def test_ages_are_relative_to_the_time_of_the_request(api):
     import asyncio
 
     await api.made(CM, cm("a"))

@@ -77,11 +77,11 @@ def failure(objects=None, **reference):
         ("https://[::1]:9443/x", "https://[::1]:9443/x?timeout=30s"),
     ],
 )
-def test_a_url_is_called_as_it_is_and_told_how_long_we_wait(url, called):
+def test_a_url_is_called_with_the_timeout_parameter(url, called):
     assert destination({"url": url}, Objects(), seconds=30) == Endpoint(called)
 
 
-def test_the_time_limit_told_is_the_one_we_keep():
+def test_the_timeout_parameter_is_the_timeout_of_the_call():
     assert destination({"url": "https://a.example/"}, Objects(), seconds=2.5).url == "https://a.example/?timeout=2.5s"
 
 
@@ -91,7 +91,7 @@ def test_the_bundle_is_decoded():
 
 
 @pytest.mark.parametrize("blank", ["", base64.b64encode(b" \n\t ").decode(), None])
-def test_a_blank_bundle_is_none(blank):
+def test_a_blank_ca_bundle_is_none(blank):
     assert destination({"url": "https://a.example/", "caBundle": blank}, Objects(), seconds=30).authority == b""
 
 
@@ -126,7 +126,7 @@ def test_the_port_is_one_of_the_service_and_leads_to_the_endpoints_port_of_its_n
     assert (found.url, found.address) == ("https://hook.apps.svc:8080/?timeout=30s", ("10.0.0.7", 2))
 
 
-def test_endpoints_that_are_not_ready_are_passed_over():
+def test_endpoints_that_are_not_ready_are_skipped():
     endpoints = [("10.0.0.1", False), ("10.0.0.2", None), ("10.0.0.3", False)]
     objects = Objects(services=[service()], slices=[endpoint_slice(*endpoints)])
     assert {find(objects).address for _ in range(20)} == {("10.0.0.2", 8443)}
@@ -139,7 +139,7 @@ def test_all_ready_endpoints_get_their_share():
     assert found == {"10.0.0.1", "10.0.0.2", "10.0.0.3"}
 
 
-def test_slices_of_others_are_not_taken():
+def test_endpoint_slices_of_other_services_are_ignored():
     strangers = [endpoint_slice(("10.0.0.1", True), of="other"), endpoint_slice(("10.0.0.1", True), namespace="b")]
     objects = Objects(services=[service()], slices=strangers)
     assert 'no endpoints available for service "hook"' in failure(objects)
@@ -154,7 +154,7 @@ def test_a_service_with_endpoints_and_no_slices_is_found_through_those():
     assert find(objects).address == ("10.0.0.9", 9443)
 
 
-def test_endpoints_are_not_asked_when_there_are_slices():
+def test_endpoints_are_not_used_when_there_are_slices():
     objects = Objects(
         services=[service()],
         slices=[endpoint_slice(("10.0.0.7", False))],
@@ -190,7 +190,7 @@ def test_an_external_name_is_the_host_at_the_port_asked_for():
         ),
     ],
 )
-def test_a_service_that_cannot_be_found_is_told_as_it_is_known(objects, port, why):
+def test_a_service_that_cannot_be_resolved_is_reported_by_name(objects, port, why):
     assert failure(objects, port=port, path="/x/y") == f'Post "https://hook.apps.svc:443/x/y?timeout=30s": {why}'
 
 
@@ -243,8 +243,8 @@ def test_an_external_service_on_loopback_is_called_under_the_services_name(certi
 
 
 def test_the_certificate_of_a_service_must_be_for_its_name(certificates):
-    told = called(certificates, "127.0.0.1", "localhost", objects_of=by_slice)
-    assert told == (
+    message = called(certificates, "127.0.0.1", "localhost", objects_of=by_slice)
+    assert message == (
         'Post "https://hook.apps.svc:443/?timeout=30s": '
         "tls: failed to verify certificate: x509: certificate is not valid for hook.apps.svc"
     )

@@ -43,7 +43,7 @@ def test_slices_are_the_whole_in_pieces_of_at_most_the_size(first, parts, size):
     assert all(len(piece) <= size for piece in pieces)
 
 
-def test_failure_tells_the_peer_nothing_about_the_cause():
+def test_internal_error_does_not_reveal_its_cause():
     response = wire.failure()
     assert response.status == 500
     assert b'"reason":"InternalError"' in response.body

@@ -1,4 +1,4 @@
-"""A program that writes to a SQLite store as fast as it can and says what was acknowledged; made to be killed.
+"""A program that writes to a SQLite store as fast as it can and prints each acknowledged write; the tests kill it.
 
 Every commit writes a key and its twin. One line per acknowledged commit: key, revision (negative for a deletion). A write
 of the line is one system call, so what the reader has read was acknowledged, and nothing else.

@@ -58,7 +58,7 @@ async def put_many(store, keys):
 
 
 class Gate:
-    """Holds the writer thread at a fail point until told to go on."""
+    """Holds the writer thread at a fail point until released."""
 
     def __init__(self):
         self._reached = threading.Event()
