@@ -192,7 +192,7 @@ def test_names_of_stateful_sets_are_labels():
         ("DaemonSet", "daemonset"),
     ],
 )
-def test_a_selector_may_not_be_empty(kind: str, says: str):
+def test_a_selector_may_not_be_empty(kind: str, name: str):
     texts = create(kind, workload(kind, selector={}))
     assert texts == [f"spec.selector: Invalid value: {{}}: empty selector is invalid for {name}"]
 
