@@ -147,7 +147,7 @@ def _too_many_bytes(limit: int) -> str:
 
 
 def _mask_trailing_dash(name: str) -> str:
-    """Make one trailing dash of a prefix harmless. The character before it goes too, as in kube-apiserver."""
+    """Make one trailing dash of a prefix valid. The character before it is replaced too, as in kube-apiserver."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") and name.isascii() else name
 
 

@@ -262,7 +262,7 @@ def _single(steps: Sequence[Step], item: Any, values: list[Any], effort: Effort)
 
 
 def _check_comparable(one: Any, other: Any, found: list[Any], *, is_order: bool) -> None:
-    """Only like goes with like: a whole number is not even unequal to a fraction, it cannot be compared."""
+    """Only values of one type are comparable: an integer is not even unequal to a float."""
     kinds = _scalar_kind(one), _scalar_kind(other)
     if None in kinds:
         raise Failed("invalid type for comparison", found)

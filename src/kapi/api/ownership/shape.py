@@ -1,7 +1,7 @@
 """Values and what their schema says about owning and merging them: the walks over one object.
 
 A `Shape` stands for a place of a schema: a leaf, a struct or map whose fields are owned one by one, a list whose items
-are told apart by keys or by value, or a list or map that has one owner as a whole. Walking an object beside its shape
+are told apart by keys or by value, or a list or map that has one owner as a whole. Walking an object along its shape
 gives the fields it sets (`field_set`) and what is wrong with it (`problems`). The walks over two objects are in
 `kapi.api.ownership.merge`. `kapi.schema` makes shapes for built-in kinds; `DEDUCED` serves objects without a schema.
 

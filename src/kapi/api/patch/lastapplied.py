@@ -51,7 +51,7 @@ def unchanged_fields(shape: Shape, api_version: str, live: Object) -> FieldSet:
 
 
 def follow(obj: Object, config: Object) -> None:
-    """Bring the annotation of `obj`, if it has one, up to a configuration. One that grew too large goes."""
+    """Bring the annotation of `obj`, if it has one, up to a configuration. One that grew too large is removed."""
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return

@@ -1,7 +1,7 @@
 """Strategic merge patch: a merge patch that knows which lists are really maps, and takes directives.
 
 Objects merge key by key. A list merges when its schema says so: items by their merge key, scalars as a set; other lists
-are replaced. Directives stand beside the data and start with `$`:
+are replaced. Directives stand among the data and start with `$`:
 
     $patch: replace | delete             this object, or this list when in an item of it; an item with its merge key
     $retainKeys: [a, b]                  drop all other keys of the stored object first

@@ -1,7 +1,7 @@
 """Rules for the containers of a pod: regular, init and ephemeral ones.
 
-Names, images, ports, environment, mounts and restart policy are here; probes and hooks in `probes_validation`,
-resources in `podresources`, security settings in `security_validation`. Every function appends to `errors`, in the
+Names, images, ports, environment, mounts and restart policy are here; probes and hooks in `probes`,
+resources in `resources`, security settings in `security`. Every function appends to `errors`, in the
 order kube-apiserver reports them.
 """
 
@@ -52,7 +52,7 @@ class PodFacts(NamedTuple):
 
 
 def is_sidecar(container: Container) -> bool:
-    """An init container that keeps running beside the regular ones."""
+    """A sidecar: an init container that keeps running with the regular ones."""
     return container.get("restartPolicy") == "Always"
 
 

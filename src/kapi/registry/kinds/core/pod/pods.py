@@ -2,7 +2,7 @@
 
 A pod's spec is a contract with the node that runs it, so nearly all of it is frozen once created; the exceptions
 are listed where they are validated. Sub-resources that change more (ephemeral containers, resize, binding, eviction)
-are in `pod_subresources`.
+are in `subresources`.
 """
 
 from __future__ import annotations

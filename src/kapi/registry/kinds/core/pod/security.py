@@ -60,7 +60,7 @@ def each_container(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:
 
 
 def check_pod_security(errors: Errors, path: str, spec: Spec) -> None:
-    """`spec.securityContext`, with the host namespaces of the spec beside it."""
+    """`spec.securityContext`, with the host namespaces of the spec."""
     context = spec.get("securityContext") or {}
     for field, rule in (("fsGroup", names.group_id), ("runAsUser", names.user_id), ("runAsGroup", names.group_id)):
         if field in context:

@@ -424,7 +424,7 @@ def _counted(budget: Object, pod_name: str, now: dt.datetime) -> Object:
 
 
 def mark_evicted(pod: Object, now: dt.datetime) -> Object:
-    """The pod with the condition that tells its controller why it goes away."""
+    """The pod with the condition that tells its controller why it is deleted."""
     status = dict(pod.get("status", {}))
     condition = {
         "type": "DisruptionTarget",

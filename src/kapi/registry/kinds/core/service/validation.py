@@ -1,6 +1,6 @@
 """Validation of a Service: ports, selector, affinity, traffic policies, load-balancer fields.
 
-Addresses and families have their own module (`servicefamilies`). Health-check node ports are not required here: the
+Addresses and families have their own module (`families`). Health-check node ports are not required here: the
 pool fills them in after validation. Pure functions.
 """
 
