@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server for programs that others call: requests with bodies, over TLS, on kept connections.
 
 One coroutine function answers every request. Heads, bodies, connections and all waiting are bounded; what is no proper
-request is refused and its connection closed. Bodies come with a Content-Length: a chunked one is refused (411). On the
-way out nobody new is let in, idle connections go at once, and requests under way get their answers, within limits.
+request is refused and its connection closed. Bodies come with a Content-Length: a chunked one is refused (411). At
+shutdown no connection is accepted, idle ones are closed at once, and requests in flight are answered, within limits.
 
 The TLS context is handed in and stays the caller's: a certificate loaded into it counts for connections from then on.
 """
@@ -41,7 +41,7 @@ _log = structlog.get_logger("kapi.base")
 
 
 class Request(NamedTuple):
-    """What was asked. Names of headers are in lower case."""
+    """A request. Names of headers are in lower case."""
 
     method: str
     path: str
@@ -51,7 +51,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes
@@ -60,7 +60,7 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much and how long; times are in seconds."""
+    """The limits of a server; times are in seconds."""
 
     body_bytes: int = 10 * 1024 * 1024
     connections: int = 128
@@ -75,7 +75,7 @@ class Limits:
 
 
 class Refused(Exception):
-    """What came is no request this server takes; the connection ends with this answer."""
+    """A request that this server does not accept; the connection is closed after this response."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -159,7 +159,7 @@ class HTTPServer:
             while not self._closing and await self._exchange(connection):
                 pass
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the peer left or dawdles
+            pass  # The peer left, or was too slow.
         except asyncio.CancelledError:
             # The only one who cancels these tasks is `__aexit__`, when patience is over (or the loop, at its own end).
             writer.transport.abort()
@@ -168,7 +168,7 @@ class HTTPServer:
             await connection.close()
 
     async def _exchange(self, connection: _Connection) -> bool:
-        """One request and its answer; whether another may follow."""
+        """Answer one request; returns True if another may follow."""
         try:
             head = await connection.head()
             if head is None:
@@ -188,9 +188,9 @@ class HTTPServer:
                 return await self._handler(request)
         except Exception as error:
             if isinstance(error, TimeoutError) and deadline.expired():
-                _log.warning("a request took too long to answer", path=request.path)
+                _log.warning("request timed out", path=request.path)
                 return Response(504, b"the answer took too long\n")
-            _log.exception("a request could not be answered", path=request.path)
+            _log.exception("request failed", path=request.path)
             return Response(500, b"internal error\n")
 
 

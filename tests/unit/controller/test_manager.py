@@ -256,7 +256,7 @@ def test_a_candidate_that_never_led_can_be_stopped(kubeconfig):
 
 async def page(port, path):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     return int(head.split()[1]), body.decode()
@@ -272,6 +272,7 @@ def test_the_pages_tell_whether_the_manager_is_ready(kubeconfig):
         await until(lambda: manager.pages_port)
         await manager.informers.wait_for_sync(30)
         assert (await page(manager.pages_port, "/healthz"))[0] == 200
+        assert (await page(manager.pages_port, "/elsewhere"))[0] == 404
         assert await page(manager.pages_port, "/readyz") == (500, "[+]caches ok\n[-]mood not today\n")
         wrong.clear()
         assert (await page(manager.pages_port, "/readyz"))[0] == 200

@@ -31,8 +31,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kapi.api.meta import GroupVersionResource
 from kapi.base.clock import SystemClock
+from kapi.base.httpserver import HTTPServer, Response
 from kapi.base.log import ensure_configured
-from kapi.base.pages import Page, PageServer
 from kapi.client.dynamic import DynamicClient
 from kapi.client.transport.metrics import RequestMeter
 from kapi.controller.builder import builder
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from kapi.base.clock import Clock
+    from kapi.base.httpserver import Request as HTTPRequest
     from kapi.client.client import Client
     from kapi.client.mapper import RESTMapper
     from kapi.client.transport.observer import Observer
@@ -191,7 +192,7 @@ class Manager:
                 stack.enter_context(_stopped_by_signals(self._stopping))
             if self._pages is not None:
                 host, port = self._pages
-                server = await stack.enter_async_context(PageServer(self._served_pages(), host=host, port=port))
+                server = await stack.enter_async_context(HTTPServer(self._page, host=host, port=port))
                 self.pages_port = server.port
             for recorder in self._recorders.values():
                 await stack.enter_async_context(recorder)
@@ -277,18 +278,21 @@ class Manager:
 
     # -- pages ------------------------------------------------------------------------------------------------------
 
-    def _served_pages(self) -> dict[str, Callable[[], Page]]:
-        return {
-            "/healthz": lambda: Page(200, b"ok\n"),
-            "/livez": lambda: Page(200, b"ok\n"),
-            "/readyz": self._readiness,
-            "/metrics": lambda: Page(200, generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8"),
-        }
+    async def _page(self, request: HTTPRequest) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"method not allowed\n")
+        if request.path in ("/healthz", "/livez"):
+            return Response(200, b"ok\n")
+        if request.path == "/readyz":
+            return self._readiness()
+        if request.path == "/metrics":
+            return Response(200, generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(404, b"page not found\n")
 
-    def _readiness(self) -> Page:
+    def _readiness(self) -> Response:
         wrong = {name: text for name, check in self._checks.items() if (text := check()) is not None}
         lines = [f"[{'-' if name in wrong else '+'}]{name} {wrong.get(name, 'ok')}" for name in self._checks]
-        return Page(500 if wrong else 200, ("\n".join(lines) + "\n").encode())
+        return Response(500 if wrong else 200, ("\n".join(lines) + "\n").encode())
 
     def _caches_check(self) -> str | None:
         behind = [informer.name for informer in self.informers.informers.values() if not informer.has_synced]
