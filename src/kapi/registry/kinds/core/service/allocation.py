@@ -39,6 +39,10 @@ _NOT_READY = "allocator not ready"
 _DRY_RUN_PORT = 32769
 
 
+PROBES = 16
+"""Node ports that are looked up one by one; where so many are taken, all that are taken are gathered first."""
+
+
 def allocates_node_ports(spec: dict[str, Any]) -> bool:
     """Return True if every port of a Service gets a node port."""
     if spec.get("type") == "LoadBalancer":
@@ -60,7 +64,10 @@ class Claim:
         self._held_addresses = cluster_ips(old) if old else []
         self._held_ports = node_ports(old) if old else []
         self._addresses: list[str] = []
-        self._ports: list[int] = []
+        self._ports: dict[int, None] = {}
+        """The node ports that this write takes, in order."""
+        self._taken: set[int] | None = None
+        """The node ports that are taken already, once it is worth while to gather them."""
 
     def operations(self) -> list[Operation]:
         """Choose all values, and return what has to be committed with the Service."""
@@ -96,7 +103,8 @@ class Claim:
             return
         if not any(address in one for one in self._records.ranges()):
             raise _refused(self._service, address_error(self._service, address, _OTHER_NETWORK))
-        if self._is_set_apart(address) or not self._records.is_free(address):
+        name = canonical(address)
+        if self._is_set_apart(name) or not self._records.is_free(name):
             raise _refused(self._service, address_error(self._service, address, _ALLOCATED))
         self._addresses.append(address)
 
@@ -116,7 +124,7 @@ class Claim:
         self._addresses.append(pending)
         return pending
 
-    def _is_set_apart(self, address: str) -> bool:
+    def _is_set_apart(self, name: str) -> bool:
         """Return True for the address of the Service `kubernetes`, unless this is that Service.
 
         It stays free while that Service does not exist: the server creates it with this address when it starts.
@@ -124,7 +132,7 @@ class Claim:
         metadata = self._service["metadata"]
         if metadata.get("namespace") == "default" and metadata.get("name") == "kubernetes":
             return False
-        return canonical(address) == self._records.configured[0].first
+        return name == self._records.configured[0].first
 
     # -- node ports -------------------------------------------------------------------------------------------------
 
@@ -165,23 +173,30 @@ class Claim:
 
     def _take_port(self, number: int) -> None:
         check_port(number, self._records.ports)
-        if number in self._ports or self._records.port_owner(number) is not None:
+        if not self._is_port_free(number):
             raise AllocationError(_PORT_ALLOCATED)
-        self._ports.append(number)
+        self._ports[number] = None
 
     def _choose_port(self, complaint: str) -> int:
         pending = 0
-        for number in port_candidates(self._records.ports):
-            if number in self._ports or self._records.port_owner(number) is not None:
+        for tries, number in enumerate(port_candidates(self._records.ports)):
+            if tries == PROBES and self._taken is None:
+                self._taken = self._records.taken_ports()
+            if not self._is_port_free(number):
                 continue
             if not self._records.is_pending(number):
-                self._ports.append(number)
+                self._ports[number] = None
                 return number
             pending = pending or number
         if not pending:
             raise InternalError.of(f"{complaint}: {RangeFullError()}")
-        self._ports.append(pending)
+        self._ports[pending] = None
         return pending
+
+    def _is_port_free(self, number: int) -> bool:
+        if number in self._ports:
+            return False
+        return self._records.port_owner(number) is None if self._taken is None else number not in self._taken
 
     def _take_health_check_port(self, spec: dict[str, Any]) -> None:
         number = spec.get("healthCheckNodePort")

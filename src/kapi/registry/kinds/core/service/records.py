@@ -49,6 +49,7 @@ DEFAULT_NAME: Final = "kubernetes"
 
 _GROUP: Final = "networking.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"
+_ADDRESSES: Final = resource_prefix(_GROUP, "ipaddresses")
 _ADDRESS_HEAD: Final = head_of(_API_VERSION, "IPAddress")
 _RANGE_HEAD: Final = head_of(_API_VERSION, "ServiceCIDR")
 _FIELDS: Final[Object] = {
@@ -157,6 +158,7 @@ class ServiceRecords:
         """The ranges the server was started with: they say which IP families there are, the primary one first."""
         self.ports = ports
         self.pending: set[str] = set()
+        self._blocks: dict[int, tuple[dict[str, str], int]] = {}
         self._ranges: list[AddressRange] = []
         self._ranges_at: tuple[tuple[str, int], ...] = ()
 
@@ -182,9 +184,10 @@ class ServiceRecords:
         item = self._hub.find(address_key(address))
         return (None, 0) if item is None else (decode(_ADDRESS_HEAD, item.body), item.revision)
 
-    def is_free(self, address: str) -> bool:
-        """Return True if there is no IPAddress object of an address."""
-        return self._hub.find(address_key(address)) is None
+    def is_free(self, name: str) -> bool:
+        """Return True if there is no IPAddress object of this name, which is an address in canonical form."""
+        # Called for every address of a range that is almost full, hence without parsing it again.
+        return self._hub.cache(_ADDRESSES).get(_ADDRESSES + name) is None
 
     def take_address(self, address: str, service: Object, now: dt.datetime) -> Put:
         """The operation that gives a free address to a Service."""
@@ -203,8 +206,22 @@ class ServiceRecords:
 
     def port_owner(self, port: int) -> str | None:
         """The Service that holds a node port, as `owner_of` names it; None when it is free."""
-        owner: str | None = reservations.find(self._hub, NODE_PORTS, str(port // BLOCK))[0].get(str(port))
-        return owner
+        return self._block(port // BLOCK)[0].get(str(port))
+
+    def taken_ports(self) -> set[int]:
+        """All node ports that are held."""
+        blocks = {port // BLOCK for port in self.ports}
+        return {int(port) for block in blocks for port in self._block(block)[0]}
+
+    def _block(self, block: int) -> tuple[dict[str, str], int]:
+        """The ports of a block that are held, with their Services, and the revision; decoded once per revision."""
+        item = self._hub.find(reservation_key(NODE_PORTS, str(block)))
+        if item is None:
+            return {}, 0
+        known = self._blocks.get(block)
+        if known is None or known[1] != item.revision:
+            known = self._blocks[block] = reservations.find(self._hub, NODE_PORTS, str(block))
+        return known
 
     def is_pending(self, port: int) -> bool:
         """Return True if this server is writing the block of a port at this moment."""
@@ -215,7 +232,7 @@ class ServiceRecords:
         taken, released = set(taken), set(released)
         operations: list[Operation] = []
         for block in sorted({port // BLOCK for port in taken | released}):
-            held, revision = reservations.find(self._hub, NODE_PORTS, str(block))
+            held, revision = self._block(block)
             wanted = {port: holder for port, holder in held.items() if int(port) not in released or holder != owner}
             wanted |= {str(port): owner for port in taken if port // BLOCK == block}
             operations.append(_change(block, held, wanted, revision))
@@ -226,7 +243,7 @@ class ServiceRecords:
         stored = self._hub.cache(reservation_prefix(NODE_PORTS)).items()
         operations: list[Operation] = []
         for block in sorted({int(item.name) for item in stored} | {port // BLOCK for port in holders}):
-            held, revision = reservations.find(self._hub, NODE_PORTS, str(block))
+            held, revision = self._block(block)
             wanted = {str(port): holders[port] for port in range(block * BLOCK, (block + 1) * BLOCK) if port in holders}
             if wanted != held:
                 operations.append(_change(block, held, wanted, revision))
