@@ -38,6 +38,7 @@ BOMBS = [
              "for i in range(9))) for c in range(98, 123))"), "excessive aliasing"),
     ("yaml", "b'x: &x {' + b','.join(b'k%d: 1' % i for i in range(5000)) + b'}\\ny:\\n' + b'  <<: *x\\n' * 5000",
      "excessive aliasing"),
+    ("yaml", "b'a: &a ' + b'x' * 900_000 + b'\\nb: [' + b','.join([b'*a'] * 5000) + b']'", "excessive aliasing"),
     ("yaml", "b'a: &a [*a]'", "contains itself"),
     ("yaml", "b'[' + b'a,' * 500_000 + b']'", "nodes"),
     ("yaml", "b'a: ' + b'x' * (1 << 20)", "larger than"),

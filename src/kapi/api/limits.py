@@ -41,7 +41,8 @@ YAML_NODES: Final = 100_000
 """Scalars and collections in one YAML document; each costs 2 to 3 µs."""
 
 YAML_ALIASED_NODES: Final = 10_000
-"""Nodes that come from `*anchor` in one YAML document, each alias counted as all that it stands for."""
+"""Nodes that come from `*anchor` in one YAML document, each alias counted as all that it stands for.
+Their texts together have at most `YAML_BYTES`."""
 
 YAML_OFF_LOOP_BYTES: Final = 16 * 1024
 """From this size on, callers on an event loop should parse YAML in a thread: it is 5 to 20 ms of work."""

@@ -26,6 +26,8 @@ MAX_FIELD_MANAGER_BYTES = 128
 _SUBRESOURCE_BYTES = 256
 _IMMUTABLE_NAMES = ("name", "namespace", "uid")
 _IMMUTABLE_MOMENTS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_SHOWN_OWNERS = 1000
+"""Owner references in the errors of one object about more than one controller, before these become too long."""
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 
 
@@ -140,28 +142,32 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> list[Fiel
     errors: list[FieldError] = []
     for key in annotations:
         errors.extend(invalid(path, key, sentence) for sentence in names.qualified_name(key.lower()))
+    return errors + annotation_size_errors(annotations, path)
+
+
+def annotation_size_errors(annotations: Mapping[str, str], path: str) -> list[FieldError]:
+    """Return an error if keys and values together take more than 256 KiB."""
     size = sum(names.byte_length(key) + names.byte_length(value) for key, value in annotations.items())
-    if size > _ANNOTATION_BYTES:
-        errors.append(too_long(path, _ANNOTATION_BYTES))
-    return errors
+    return [too_long(path, _ANNOTATION_BYTES)] if size > _ANNOTATION_BYTES else []
 
 
 # -- owners -----------------------------------------------------------------------------------------------------------
 
 
 def _owner_errors(owners: list[dict[str, Any]], path: str) -> list[FieldError]:
+    """Validate owner references. Each error about controllers shows all of them, so of a long list only one is made."""
     errors: list[FieldError] = []
-    controller = ""
+    controller, reported = "", 0
     for owner in owners:
         errors.extend(_owner_reference_errors(owner, path))
         if not owner.get("controller"):
             continue
         name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
-        if controller:
+        if controller and reported * len(owners) <= _SHOWN_OWNERS:
+            reported += 1
             found = f'Only one reference can have Controller set to true. Found "true" in references for {controller}'
             errors.append(invalid(path, [_printable_owner(each) for each in owners], f"{found} and {name}"))
-        else:
-            controller = name
+        controller = controller or name
     return errors
 
 
@@ -243,7 +249,8 @@ def validate_field_manager(manager: str, path: str = "fieldManager") -> list[Fie
     errors = [too_long(path, MAX_FIELD_MANAGER_BYTES)] if names.byte_length(manager) > MAX_FIELD_MANAGER_BYTES else []
     if not manager.isprintable():
         position = 0
-        for character in manager:
+        # Each error shows the whole name, so no more of a name that is too long is looked at.
+        for character in manager[:MAX_FIELD_MANAGER_BYTES]:
             if not character.isprintable():
                 what = f"invalid character U+{ord(character):04X} (at position {position})"
                 errors.append(invalid(path, manager, what))

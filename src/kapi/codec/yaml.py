@@ -139,6 +139,7 @@ class _Builder:
         self._anchors: dict[str, Any] = {}
         self._nodes = 0
         self._aliased = 0
+        self._aliased_characters = 0
         self._problems: list[str] = []
 
     def document(self) -> _Document:
@@ -246,7 +247,9 @@ class _Builder:
     def _copy(self, value: Any, depth: int) -> Any:
         """A copy of a finished value, counted as if it had been written out here."""
         self._aliased += 1
-        if self._aliased > YAML_ALIASED_NODES:
+        if isinstance(value, str):
+            self._aliased_characters += len(value)
+        if self._aliased > YAML_ALIASED_NODES or self._aliased_characters > YAML_BYTES:
             raise DecodeError("yaml: document contains excessive aliasing")
         if isinstance(value, dict):
             self._count(depth + 1)

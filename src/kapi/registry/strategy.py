@@ -98,6 +98,14 @@ class Strategy:
         """Validate a new object. The metadata that all kinds share is validated apart; do not repeat it here."""
         return []
 
+    def size_errors(self, obj: Object) -> list[FieldError]:
+        """Return the errors of an object that is larger than its kind allows.
+
+        `validate_create` reports them too. The write path asks for them alone, before it does anything else with an
+        object that is too large for any kind, so that the answer names the limit that the client knows.
+        """
+        return []
+
     # -- update -----------------------------------------------------------------------------------------------------
 
     def prepare_update(self, write: Write, obj: Object, old: Object) -> None:

@@ -38,6 +38,10 @@ class UpdateScope:
         """The wanted state in the version of the store."""
         return write.resource.convert_in(obj)
 
+    def stored_part(self, obj: HubObject) -> Object:
+        """The part of a wanted object that is stored for certain, to measure: without a status that is restored."""
+        return {key: value for key, value in obj.items() if key != "status"} if self.strategy.has_status else obj
+
     def default(self, write: Write, obj: HubObject) -> None:
         """Fill in the defaults, in place."""
         write.store.strategy.default(obj)
@@ -72,6 +76,10 @@ class UpdateScope:
 
 class StatusScope(UpdateScope):
     """The /status endpoint: status, and metadata as far as the kind allows."""
+
+    def stored_part(self, obj: HubObject) -> Object:
+        """The status."""
+        return {"status": obj.get("status")}
 
     def prepare(self, write: Write, obj: Object, old: Object) -> None:
         """Restore everything but status and metadata."""

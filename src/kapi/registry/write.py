@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainError
+from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainError, RequestEntityTooLarge
 from kapi.api.fielderror import invalid
 from kapi.api.go.text import quote
+from kapi.api.limits import OBJECT_BYTES
 from kapi.api.meta import GroupKind, format_time, is_deleting
 from kapi.api.names import generate_name
-from kapi.api.objectmeta import validate_object_meta, validate_object_meta_update
+from kapi.api.objectmeta import annotation_size_errors, validate_object_meta, validate_object_meta_update
 from kapi.api.ownership import managedfields
 from kapi.registry import deletion
 from kapi.registry.deletion import DeleteOptions
@@ -61,6 +62,7 @@ _INVALID_MANAGED_FIELDS = (
     "admission controller; please fix your requests: {}"
 )
 
+_encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 T = TypeVar("T")
@@ -137,6 +139,7 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
     """The object to store, through every step up to mutating admission; `item` is None on create."""
     old = write.old
     obj = scope.convert_in(write, await source(None if item is None else partial(scope.live, write, item)))
+    _check_size(write, scope, obj)
     metadata = obj["metadata"]
     if item is None:
         for key in _SYSTEM_FIELDS:
@@ -150,8 +153,24 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
         await scope.record_owners(write, write.field_managers, obj)
     entries = metadata.get("managedFields")
     await write.admission.mutate(write, obj, None if old is None else scope.admitted(old))
+    _check_size(write, scope, obj)
     _check_after_admission(write, obj["metadata"], entries)
     return obj if item is None else scope.merge(write, obj, item)
+
+
+def _check_size(write: Write, scope: UpdateScope, obj: HubObject) -> None:
+    """Refuse an object that is too large to be stored before any further work that grows with its size.
+
+    The store checks the bytes that it is given once more. The digits of a resourceVersion are not among them.
+    """
+    if len(_encode(scope.stored_part(obj))) <= OBJECT_BYTES + MAX_REVISION_DIGITS:
+        return
+    metadata = obj["metadata"]
+    errors = annotation_size_errors(metadata.get("annotations") or {}, "metadata.annotations")
+    errors += scope.strategy.size_errors(obj)
+    if errors:
+        raise Invalid.of(write.store.group_kind, metadata.get("name", ""), errors)
+    raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
 
 
 def _applies_nothing(write: Write, obj: Object, old: Object) -> bool:
@@ -185,16 +204,17 @@ def _drop_duplicate_owners(write: Write, metadata: Object, when: str) -> None:
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return
-    kept: list[Object] = []
+    kept: dict[bytes, Object] = {}
     duplicates: list[str] = []
     for owner in owners:
-        if owner in kept:
+        identity = _canonical(owner)
+        if identity in kept:
             duplicates.append(str(owner.get("uid", "")))
         else:
-            kept.append(owner)
+            kept[identity] = owner
     if duplicates:
         write.warnings.append(_DUPLICATE_OWNERS.format(when, ", ".join(duplicates)))
-        metadata["ownerReferences"] = kept
+        metadata["ownerReferences"] = list(kept.values())
 
 
 # -- create ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 FieldSet = dict[str, Any]
 """A set of fields, or the part of one below a place."""
@@ -69,6 +69,17 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
     if not one or one is other:
         return other
     return _union(one, other) if other else one
+
+
+def union_of(sets: Sequence[FieldSet]) -> FieldSet:
+    """What is in any of the sets, of which there is at least one.
+
+    Halves are joined, because a union copies both of its sides: one set after the other would be quadratic.
+    """
+    if len(sets) == 1:
+        return sets[0]
+    half = len(sets) // 2
+    return union(union_of(sets[:half]), union_of(sets[half:]))
 
 
 def _union(one: FieldSet, other: FieldSet) -> FieldSet:

@@ -144,6 +144,7 @@ def capped(claims: Claims) -> Claims:
     claims = dict(claims)
     updaters.sort(key=lambda owner: (claims[owner].time or "", _identity(owner)))
     first: dict[str, FieldOwner] = {}
+    joined: dict[FieldOwner, list[FieldSet]] = {}
     for owner in updaters:
         if excess <= 0:
             break
@@ -156,9 +157,11 @@ def capped(claims: Claims) -> Claims:
             claims[bucket] = claims.pop(first[claim.api_version])
         # The bucket itself may be among the oldest; then the one before it joins it.
         other = claims.pop(first[claim.api_version] if owner == bucket else owner)
-        fields = fieldset.union(other.fields, claims[bucket].fields)
-        claims[bucket] = Claim(fields, claim.api_version, claim.time)
+        joined.setdefault(bucket, [claims[bucket].fields]).append(other.fields)
+        claims[bucket] = claims[bucket]._replace(time=claim.time)
         excess -= 1
+    for bucket, sets in joined.items():
+        claims[bucket] = claims[bucket]._replace(fields=fieldset.union_of(sets))
     return claims
 
 

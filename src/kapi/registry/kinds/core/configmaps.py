@@ -48,10 +48,13 @@ class ConfigMapStrategy(Strategy):
             invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary
         ]
         errors += key_errors("binaryData", binary)
+        return errors + self.size_errors(obj)
+
+    def size_errors(self, obj: Object) -> list[FieldError]:
+        """All values together take at most a mebibyte."""
+        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
         size = sum(len(value.encode()) for value in data.values()) + sum(map(base64_length, binary.values()))
-        if size > MAX_BYTES:
-            errors.append(too_long("[]", MAX_BYTES))
-        return errors
+        return [too_long("[]", MAX_BYTES)] if size > MAX_BYTES else []
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """An immutable one stays as it is."""

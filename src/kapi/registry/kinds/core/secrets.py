@@ -86,10 +86,14 @@ class SecretStrategy(Strategy):
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Keys are file names, the values fit, and the type has what it needs."""
         data = obj.get("data") or {}
-        errors = key_errors("data", data)
-        if sum(map(base64_length, data.values())) > MAX_BYTES:
-            errors.append(too_long("data", MAX_BYTES))
-        return errors + _type_errors(obj, data)
+        return key_errors("data", data) + self.size_errors(obj) + _type_errors(obj, data)
+
+    def size_errors(self, obj: Object) -> list[FieldError]:
+        """All values together take at most a mebibyte; `stringData` counts where it is not yet in `data`."""
+        data, plain = obj.get("data") or {}, obj.get("stringData") or {}
+        size = sum(base64_length(value) for key, value in data.items() if key not in plain)
+        size += sum(len(value.encode()) for value in plain.values())
+        return [too_long("data", MAX_BYTES)] if size > MAX_BYTES else []
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The type never changes; an immutable secret not at all."""
