@@ -18,7 +18,7 @@ def test_the_operator_in_the_readme_is_the_one_in_the_examples():
     assert source in (ROOT / "README.md").read_text()
 
 
-def test_the_first_operator_greets_and_notices_who_leaves(tmp_path):
+def test_the_first_operator_reports_added_and_deleted_objects(tmp_path):
     async def main(kubeconfig):
         operator = await asyncio.create_subprocess_exec(
             sys.executable,

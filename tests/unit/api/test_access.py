@@ -51,7 +51,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize("obj", FORMS)
-def test_both_forms_say_the_same(obj):
+def test_typed_and_dictionary_objects_give_the_same_values(obj):
     assert access.name_of(obj) == "a"
     assert access.namespace_of(obj) == "n"
     assert access.uid_of(obj) == "u"
@@ -79,7 +79,7 @@ def test_owners_and_conditions_are_the_same_values(obj):
 
 
 @pytest.mark.parametrize("obj", EMPTY)
-def test_nothing_said_is_nothing_and_never_none(obj):
+def test_absent_fields_are_empty_and_never_none(obj):
     for read in (access.name_of, access.namespace_of, access.uid_of, access.resource_version_of):
         assert read(obj) == ""
     assert access.generation_of(obj) == 0

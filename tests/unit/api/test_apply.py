@@ -84,7 +84,7 @@ def in_any_order(value):
 
 @settings(max_examples=200, deadline=None)
 @given(writes)
-def test_every_run_of_writes_goes_as_in_the_model(run):
+def test_random_writes_agree_with_the_model(run):
     model, live, claims = Model(), {}, {}
     for operation, manager, value, force in run:
         before = copy.deepcopy((live, claims, value))
@@ -122,7 +122,7 @@ def test_applying_twice_changes_nothing(live, config):
 
 
 @given(objects, objects)
-def test_what_is_applied_is_there(live, config):
+def test_applied_fields_are_in_the_result(live, config):
     merged = merge(SHAPE, live, config)
     assert places(SCHEMA, merged) == {**places(SCHEMA, live), **places(SCHEMA, config)}
     assert problems(SHAPE, merged) == []
@@ -139,7 +139,7 @@ def test_items_of_a_configuration_keep_their_order(live, config):
 
 
 @given(objects, objects)
-def test_applies_that_do_not_overlap_may_come_in_any_order(one, other):
+def test_applies_of_disjoint_fields_commute(one, other):
     assume(not fs.intersection(fs.leaves(field_set(SHAPE, one)), fs.leaves(field_set(SHAPE, other))))
     first, claims = RULES.apply({}, one, {}, applier("one"), force=False)
     first, claims = RULES.apply(first, other, claims, applier("two"), force=False)
@@ -162,7 +162,7 @@ def test_every_leaf_has_an_owner(run):
 
 
 @given(objects, objects)
-def test_comparing_tells_what_to_remove_and_what_to_merge(old, new):
+def test_comparison_reports_removed_and_merged_fields(old, new):
     comparison = compare(SHAPE, old, new)
     assert (comparison is SAME) == (in_any_order(old) == in_any_order(new))
     rest = remove(SHAPE, old, comparison.removed) if comparison.removed else old
@@ -188,30 +188,30 @@ def test_a_number_is_not_a_boolean_without_a_schema(value):
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_map_that_becomes_a_leaf_is_modified_and_its_keys_are_gone():
+def test_a_map_that_becomes_a_leaf_is_modified_and_its_keys_removed():
     comparison = compare(DEDUCED, {"a": {"b": 1}, "c": 1}, {"a": 1, "c": {"d": 1}})
     assert comparison == ({"f:a": {"f:b": {}}}, {"f:a": {}, "f:c": {}}, {"f:c": {"f:d": {}}})
 
 
-def test_nulls_of_a_configuration_replace_leaves_and_leave_maps():
+def test_applied_nulls_replace_leaves_and_keep_maps():
     merged = merge(SHAPE, {"a": 1, "o": {"l": 1}, "s": ["x"]}, {"a": None, "o": None, "s": None})
     assert merged == {"a": None, "o": {"l": 1}, "s": ["x"]}
 
 
-def test_items_that_cannot_be_told_apart_are_owned_together():
+def test_items_with_duplicate_keys_are_owned_together():
     twice, once = {"s": ["x", "x"]}, {"s": ["x"]}
     assert compare(SHAPE, once, twice) == ({"f:s": {'v:"x"': {}}}, {}, {"f:s": {'v:"x"': {}}})
     assert compare(SHAPE, twice, {"s": ["x", "x", "x"]}).modified == {"f:s": {'v:"x"': {}}}
 
 
-def test_live_items_keep_their_place_around_those_of_the_configuration():
+def test_live_items_keep_their_order_around_applied_items():
     assert merge(SHAPE, {"s": ["x", "y", "z"]}, {"s": ["z", "x"]})["s"] == ["y", "z", "x"]
     assert merge(SHAPE, {"s": ["x", "y"]}, {"s": ["w", "x"]})["s"] == ["w", "x", "y"]
     live = {"s": ["x", "y"]}
     assert merge(SHAPE, live, {"s": ["x"]}) is live
 
 
-def test_fields_an_endpoint_resets_are_not_owned_nor_in_conflict():
+def test_reset_fields_are_neither_owned_nor_in_conflict():
     rules = Ownership(DEDUCED, VERSION, reset=excluding(fs.fields("status")))
     live, config = {"spec": {"a": 1}, "status": {"b": 1}}, {"spec": {"a": 1}, "status": {"b": 2}}
     claims = {updater("other"): Claim(fs.of(fs.fields("status", "b")), VERSION)}
@@ -220,7 +220,7 @@ def test_fields_an_endpoint_resets_are_not_owned_nor_in_conflict():
     assert claims[updater("other")].fields == {"f:status": {"f:b": {}}}
 
 
-def test_an_endpoint_may_own_nothing_but_a_pattern():
+def test_a_subresource_may_own_only_fields_that_match_a_pattern():
     rules = Ownership(DEDUCED, VERSION, reset=only(("f:spec", fs.ANY, "f:x")))
     taken, _ = rules.update({}, {"spec": {"a": {"x": 1, "y": 1}}, "status": {"b": 1}}, {})
     assert taken == {"f:spec": {".": {}, "f:a": {".": {}, "f:x": {}}}}
@@ -234,7 +234,7 @@ def renamed(obj, api_version):
     return DEDUCED, {**{names.get(key, key): value for key, value in obj.items()}, "apiVersion": api_version}
 
 
-def test_claims_of_another_version_are_judged_at_that_version():
+def test_managed_fields_of_another_version_are_compared_at_that_version():
     rules = Ownership(DEDUCED, "v1", at_version=renamed)
     live = {"apiVersion": "v1", "a": 1, "b": 1}
     claims = {

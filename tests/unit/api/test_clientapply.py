@@ -71,7 +71,7 @@ def test_values_are_written_as_kubectl_writes_them(value, text):
 
 # Larger floats read back as integers of the same digits.
 @given(st.dictionaries(st.text(max_size=3), st.floats(-(2**53), 2**53) | st.text(max_size=3)))
-def test_what_is_written_reads_back(data):
+def test_the_annotation_round_trips(data):
     config = {"kind": "X", "metadata": {"annotations": {"a": "b"}}, "data": data}
     assert last_applied(with_last_applied(config)) == config
 
@@ -111,7 +111,7 @@ def test_nothing_is_sent_when_nothing_changed():
     assert apply_patch(live(config), config, None) is None
 
 
-def test_a_change_is_sent_with_the_annotation_that_tells_it():
+def test_a_change_is_sent_with_the_updated_annotation():
     before, after = config_map({"a": "1", "b": "1"}), config_map({"a": "2"})
     patch = {"data": {"a": "2", "b": None}, "metadata": {"annotations": {ANNOTATION: text_of(after)}}}
     assert apply_patch(live(before), after, CONFIG_MAP) == (STRATEGIC_MERGE_PATCH, patch)
@@ -137,7 +137,7 @@ def test_merging_lists_need_a_schema():
     assert patch["spec"] == {"containers": [{"name": "a", "image": "j"}]}
 
 
-def test_what_others_changed_can_be_protected():
+def test_changes_of_others_can_be_kept():
     changed = {**live(config_map({"a": "1"})), "data": {"a": "theirs"}}
     with pytest.raises(PatchConflict):
         apply_patch(changed, config_map({"a": "2"}), CONFIG_MAP, overwrite=False)
@@ -152,7 +152,7 @@ keys = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"))
 
 
 @given(keys, keys, keys)
-def test_after_applying_the_object_is_settled(before, after, theirs):
+def test_applying_keeps_fields_of_others_and_applying_again_sends_nothing(before, after, theirs):
     """What others wrote stays unless a configuration names it, and applying again sends nothing."""
     changed = {**live(config_map(before)), "data": theirs}
     config = config_map(after)

@@ -67,7 +67,7 @@ def test_a_class_makes_a_definition():
     }
 
 
-def test_a_kind_says_how_it_is_served():
+def test_decorator_options_set_names_scope_and_subresources():
     version = definition(classes.Kiosk)["spec"]["versions"][0]
     assert version["subresources"] == {
         "status": {},
@@ -95,7 +95,7 @@ def test_a_kind_says_how_it_is_served():
     }
 
 
-def test_versions_are_gathered_the_best_first():
+def test_versions_are_sorted_most_stable_first():
     spec = definition(classes.LampV1Alpha1, classes.LampV1, classes.LampV1Beta1)["spec"]
     assert [{key: value for key, value in version.items() if key != "schema"} for version in spec["versions"]] == [
         {"name": "v1", "served": True, "storage": True},
@@ -199,7 +199,7 @@ def test_exactly_one_version_is_stored():
         ({"group_version": "a/v1", "short_names": "net"}, r"names are given as a list or a tuple: \('net',\)"),
     ],
 )
-def test_nonsense_in_the_decorator_is_refused(arguments, message):
+def test_invalid_decorator_options_are_refused(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         resource(**arguments)
 
@@ -220,7 +220,7 @@ def test_plurals(kind, plural):
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
-def test_objects_say_what_they_are():
+def test_objects_have_api_version_and_kind():
     small = Small(metadata=ObjectMeta(name="x"), spec=Spec())
     written = msgspec.json.decode(msgspec.json.encode(small))
     assert written == {
@@ -239,7 +239,7 @@ SERVER = CustomSchema(lambda: KIOSK_SCHEMA, preserve_unknown=False)
 
 @given(kiosk=classes.KIOSKS)
 @settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=150)
-def test_what_a_class_writes_is_what_its_schema_accepts(kiosk):
+def test_encoded_objects_match_their_schema(kiosk):
     written = msgspec.json.encode(kiosk)
     obj = msgspec.json.decode(written)
     assert SERVER.coerce(obj) == []
@@ -251,7 +251,7 @@ def test_what_a_class_writes_is_what_its_schema_accepts(kiosk):
 
 @given(kiosk=classes.KIOSKS)
 @settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=50)
-def test_pruning_takes_nothing_away(kiosk):
+def test_pruning_removes_nothing_from_encoded_objects(kiosk):
     obj = msgspec.json.decode(msgspec.json.encode(kiosk))
     if obj["spec"].get("anything", ...) is None:
         del obj["spec"]["anything"]
@@ -293,7 +293,7 @@ def test_docstrings_of_fields_are_read_from_the_source():
     assert class_doc(Heir) == ""
 
 
-def test_where_there_is_no_source_there_are_no_descriptions(monkeypatch):
+def test_without_source_there_are_no_descriptions(monkeypatch):
     module = types.ModuleType("sourceless")
     monkeypatch.setitem(sys.modules, "sourceless", module)
     made = type("Made", (), {"__module__": "sourceless"})

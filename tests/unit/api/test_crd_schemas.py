@@ -284,7 +284,7 @@ NOTES = {
 
 
 @pytest.mark.parametrize("annotation, schema", NOTES.values(), ids=NOTES)
-def test_what_is_noted_of_a_type_is_in_its_schema(annotation, schema):
+def test_annotations_of_a_type_are_in_its_schema(annotation, schema):
     assert schema_of(annotation) == schema
 
 
@@ -318,7 +318,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("annotation, message", REFUSED.values(), ids=REFUSED)
-def test_what_no_schema_can_say_is_refused_with_its_path(annotation, message):
+def test_unsupported_types_are_refused_with_their_path(annotation, message):
     with pytest.raises(UnsupportedType) as caught:
         schema_of(annotation)
     assert message in str(caught.value)
@@ -335,7 +335,7 @@ def test_a_path_leads_through_classes_maps_and_lists():
         schema_of(Outer)
 
 
-def test_a_name_nobody_knows_is_refused_with_the_class_that_says_it():
+def test_an_unresolvable_name_is_refused_with_its_class():
     class Broken(Model):
         field: "NoSuchType"  # noqa: F821
 
@@ -404,7 +404,7 @@ def test_a_default_is_written_as_it_is_on_the_wire(annotation, value, default):
 
 
 @pytest.mark.parametrize("value", [None, "", [], {}, set(), (), UNSET], ids=repr)
-def test_an_empty_default_means_that_the_field_is_absent(value):
+def test_an_empty_default_is_omitted(value):
     sample = msgspec.defstruct("Sample", [("field", Any, value)], omit_defaults=True)
     assert "default" not in schema_of(sample)["properties"]["field"]
 
@@ -417,7 +417,7 @@ def test_an_empty_object_is_a_default_if_there_are_defaults_inside():
     assert "default" not in properties(Bare)["inner"]
 
 
-def test_a_default_leaves_out_what_is_the_default_below():
+def test_a_default_omits_nested_defaults():
     class Most(Model):
         outer: Outer = msgspec.field(default_factory=lambda: Outer(inner=Inner(a=1, b="x")))
         same: Outer = msgspec.field(default_factory=Outer)
@@ -428,7 +428,7 @@ def test_a_default_leaves_out_what_is_the_default_below():
     assert properties(Most)["many"]["default"] == [{}, {"a": 2}]
 
 
-def test_a_default_keeps_what_is_required_below():
+def test_a_default_keeps_nested_required_fields():
     class Strict(msgspec.Struct):
         a: Annotated[int, Required()] = 1
 
@@ -440,7 +440,7 @@ def test_a_default_keeps_what_is_required_below():
     assert properties(Holder)["strict"]["default"] == {"a": 1}
 
 
-def test_a_default_that_was_noted_wins():
+def test_an_annotated_default_overrides_the_class_default():
     class Noted(Model):
         replicas: Annotated[int | None, Default(2)] = None
         name: Annotated[str, Default("")] = ""
@@ -448,7 +448,7 @@ def test_a_default_that_was_noted_wins():
     assert properties(Noted) == {"replicas": INTEGER | {"default": 2}, "name": STRING | {"default": ""}}
 
 
-def test_a_default_that_cannot_be_made_is_refused():
+def test_a_default_that_cannot_be_encoded_is_refused():
     class Failing(Model):
         field: Point = msgspec.field(default_factory=Point)
 
@@ -471,7 +471,7 @@ def test_null_is_allowed_where_none_would_be_written():
     }
 
 
-def test_what_a_class_says_of_itself_is_in_its_schema():
+def test_class_annotations_are_in_its_schema():
     class Ruled(Model):
         """In short.
 
@@ -493,7 +493,7 @@ def test_what_a_class_says_of_itself_is_in_its_schema():
     }
 
 
-def test_fields_named_like_what_a_model_has_are_fields():
+def test_fields_named_like_model_attributes_are_fields():
     sample = msgspec.defstruct("Sample", [("RULES", str), ("SCHEMA", str)])
     assert properties(sample) == {"RULES": STRING, "SCHEMA": STRING}
 
@@ -541,7 +541,7 @@ def test_a_default_of_one_member_is_not_given_to_the_others():
         ("a__b", "a__underscores__b"),
     ],
 )
-def test_rules_of_a_member_are_asked_of_its_tag_only(field, written):
+def test_rules_of_a_union_member_apply_to_its_tag_only(field, written):
     class A(Model, tag='a"', tag_field=field):
         x: int
         RULES = (Rule("self.x > 1 || self.x < 0", message="m"),)

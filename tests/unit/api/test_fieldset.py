@@ -70,7 +70,7 @@ def test_operations_leave_their_arguments_alone(one, other):
 
 
 @given(plain_sets)
-def test_what_is_written_reads_the_same(plain):
+def test_sets_round_trip(plain):
     assert fs.parse(as_set(plain)) == as_set(plain)
 
 
@@ -128,7 +128,7 @@ def test_steps_are_written_fields_first_and_numbers_by_size():
         ("é", '"é"'),
     ],
 )
-def test_values_are_written_as_the_reference_does(value, written):
+def test_values_are_encoded_as_structured_merge_diff_does(value, written):
     assert fs.scalar_json(value) == written
 
 
@@ -155,7 +155,7 @@ def test_paths_come_level_by_level():
     assert list(fs.paths(fields)) == [("f:a",), ("f:b",), ("f:a", "f:x"), ("f:a", "f:y", "f:z")]
 
 
-def test_a_pattern_keeps_what_is_on_and_below_it():
+def test_a_pattern_keeps_matching_paths_and_those_below():
     owned = fs.parse(
         {
             "f:spec": {

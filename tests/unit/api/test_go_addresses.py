@@ -68,7 +68,7 @@ def test_every_reader_agrees_on_canonical_addresses(address):
         ("10.0.0.01/8", 'ParseAddr("10.0.0.01"): IPv4 field has octet with leading zero'),
     ],
 )
-def test_a_bad_prefix_says_why(text, message):
+def test_an_invalid_prefix_has_a_reason(text, message):
     with pytest.raises(BadAddress) as caught:
         parse_prefix(text)
     assert str(caught.value) == message

@@ -47,7 +47,7 @@ def test_durations_are_read(text, nanoseconds):
         ("99999999999999999999", 'time: invalid duration "99999999999999999999"'),
     ],
 )
-def test_bad_durations_say_why(text, message):
+def test_invalid_durations_have_a_reason(text, message):
     with pytest.raises(ValueError) as caught:
         parse_duration(text)
     assert str(caught.value) == message

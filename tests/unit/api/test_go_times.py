@@ -65,7 +65,7 @@ def test_micro_times_keep_six_digits(text, kept):
         ('"\\é', f'parsing time "\\"\\\\\\xc3\\xa9" as {LAYOUT}: cannot parse "\\"\\\\\\xc3\\xa9" as "2006"'),
     ],
 )
-def test_bad_times_fail_in_the_words_of_the_reference(text, message):
+def test_invalid_times_fail_with_the_message_of_go(text, message):
     with pytest.raises(BadTime) as raised:
         canonical_time(text)
     assert str(raised.value) == message
@@ -96,7 +96,7 @@ def test_any_moment_is_the_same_moment_in_utc(moment):
 
 
 @given(st.text(alphabet="0123456789-:TZ.+x", max_size=25))
-def test_what_is_not_refused_is_canonical(text):
+def test_accepted_times_are_canonical(text):
     try:
         kept = canonical_time(text)
     except BadTime:

@@ -147,7 +147,7 @@ def test_descent(path, found):
         (".spec end", "not in range, nothing to end"),
     ],
 )
-def test_a_path_that_does_not_fit_the_object_says_why(path, message):
+def test_a_path_that_does_not_match_the_object_is_an_error_with_a_reason(path, message):
     with pytest.raises(JSONPathError, match=message):
         find(path)
 
@@ -177,13 +177,13 @@ def test_a_path_that_does_not_fit_the_object_says_why(path, message):
         (r"'a\"b'", r"unquote string 'a\"b' error invalid syntax"),
     ],
 )
-def test_a_path_that_cannot_be_read_is_refused_in_the_words_of_the_reference(path, message):
+def test_an_invalid_path_is_refused_with_the_message_of_client_go(path, message):
     with pytest.raises(JSONPathError) as caught:
         compile_path(path)
     assert str(caught.value) == message
 
 
-def test_an_existence_test_takes_what_does_not_fit_for_found():
+def test_an_existence_filter_treats_a_missing_index_as_found():
     assert find(".l[?(@.words[7])].name", {"l": [{"words": [], "name": "a"}, {"name": "b"}]}) == ["a"]
 
 
@@ -194,7 +194,7 @@ def test_constants_stand_for_what_was_found():
     assert find(r'.spec "a\tb\"é\u00e9"') == ['a\tb"éé']
 
 
-def test_only_the_first_action_is_used_and_a_later_failure_spoils_it():
+def test_only_the_first_action_is_used_and_a_later_failure_is_an_error():
     assert find(".spec.replicas} and {.spec.paused") == [3]
     with pytest.raises(JSONPathError, match="out of bounds"):
         find(".spec.replicas}{.spec.words[9]")
@@ -223,7 +223,7 @@ def test_a_path_has_a_greatest_length():
         compile_path(".a" * 2048 + ".")
 
 
-def test_a_path_that_multiplies_is_stopped():
+def test_a_path_with_exponential_results_is_stopped():
     with pytest.raises(JSONPathError, match="touches more than"):
         find("[*,*]".join([".l", *[""] * 40]), {"l": [[[[[[1] * 4] * 4] * 4] * 4] * 4]})
     deep: object = "leaf"
@@ -256,7 +256,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(PIECES, max_size=8).map("".join), JSON)
-def test_no_path_does_worse_than_refuse(path, obj):
+def test_random_paths_are_evaluated_or_refused(path, obj):
     try:
         found = compile_path(path).find(obj)
     except JSONPathError:

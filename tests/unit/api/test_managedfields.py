@@ -59,7 +59,7 @@ def owners(obj):
 # -- create, update, patch --------------------------------------------------------------------------------------------
 
 
-def test_a_creator_owns_what_it_set_and_the_defaults():
+def test_a_create_owns_the_fields_it_set_and_the_defaults():
     obj = created(
         {
             "apiVersion": "apps/v1",
@@ -121,7 +121,7 @@ def test_a_custom_resource_is_owned_from_its_spec_down():
     assert owners(obj) == {("creator", "Update"): {"f:spec": {".": {}, "f:a": {}}}}
 
 
-def test_an_update_takes_what_it_changed_and_adds_and_drops_what_is_gone():
+def test_an_update_owns_changed_and_added_fields_and_drops_removed_ones():
     live = created(config_map(a="1", b="2", c="3"))
     new = updated(live, config_map(a="1", b="9", d="4"), "other")
     assert owners(new) == {
@@ -131,14 +131,14 @@ def test_an_update_takes_what_it_changed_and_adds_and_drops_what_is_gone():
     assert [entry["time"] for entry in new["metadata"]["managedFields"]] == [STAMP, LATER_STAMP]
 
 
-def test_an_update_that_only_removes_makes_nobody_an_owner():
+def test_an_update_that_only_removes_fields_adds_no_entry():
     live = created(config_map(a="1", b="2"))
     new = updated(live, config_map(a="1"), "other")
     assert owners(new) == {("creator", "Update"): {"f:data": {".": {}, "f:a": {}}}}
     assert new["metadata"]["managedFields"][0]["time"] == STAMP
 
 
-def test_an_update_that_changes_nothing_keeps_the_very_entries():
+def test_an_update_without_changes_keeps_the_same_entries():
     live = created(config_map(a="1"))
     for sent in (None, copy.deepcopy(live["metadata"]["managedFields"])):
         new = config_map(a="1")
@@ -148,7 +148,7 @@ def test_an_update_that_changes_nothing_keeps_the_very_entries():
         assert new["metadata"]["managedFields"] is live["metadata"]["managedFields"]
 
 
-def test_versions_and_sub_resources_make_different_owners():
+def test_versions_and_subresources_have_separate_entries():
     live = created(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}},
         by=deployments,
@@ -163,7 +163,7 @@ def test_versions_and_sub_resources_make_different_owners():
 
 
 @pytest.mark.parametrize("reset", [[], [{}]])
-def test_an_empty_list_forgets_all_ownership_until_the_next_apply(reset):
+def test_an_empty_list_resets_ownership_until_the_next_apply(reset):
     live = created(config_map(a="1"))
     new = config_map(a="2")
     new["metadata"]["managedFields"] = reset
@@ -205,7 +205,7 @@ def test_entries_a_client_sends_replace_the_stored_ones_but_not_on_sub_resources
     assert owners(updated(live, new, "other", by=statuses)) == owners(live)
 
 
-def test_the_oldest_updaters_are_put_together():
+def test_the_oldest_update_entries_are_merged():
     live = created(config_map(k0="0"), manager="m0")
     data = {"k0": "0"}
     for number in range(1, 13):
@@ -220,14 +220,14 @@ def test_the_oldest_updaters_are_put_together():
     assert entries[0]["time"] == "2026-01-01T00:03:00Z"
 
 
-def test_appliers_are_never_put_together():
+def test_apply_entries_are_never_merged():
     live = None
     for number in range(12):
         live = applied(live, config_map(**{f"k{number}": "1"}), f"m{number}")
     assert len(live["metadata"]["managedFields"]) == 12
 
 
-def test_an_object_whose_items_cannot_be_told_apart_has_no_owners():
+def test_an_object_with_duplicate_list_map_keys_has_no_managed_fields():
     manager = mf.FieldManager(
         kind_schema("", "v1", "ServiceAccount").shape, GroupVersionKind("", "v1", "ServiceAccount")
     )
@@ -236,7 +236,7 @@ def test_an_object_whose_items_cannot_be_told_apart_has_no_owners():
     assert "managedFields" not in new["metadata"]
 
 
-def test_a_change_of_times_alone_is_none():
+def test_a_change_of_timestamps_alone_is_no_change():
     live = created(config_map(a="1"))
     new = copy.deepcopy(live)
     new["metadata"]["managedFields"][0]["time"] = LATER_STAMP
@@ -257,13 +257,13 @@ def test_a_change_of_times_alone_is_none():
 # -- apply ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_apply_creates_with_what_it_mentions():
+def test_an_apply_that_creates_owns_the_applied_fields():
     obj = applied(None, config_map(a="1", b="2"), "m1")
     assert owners(obj) == {("m1", "Apply"): {"f:data": {"f:a": {}, "f:b": {}}}}
     assert obj["metadata"]["managedFields"][0]["time"] == LATER_STAMP
 
 
-def test_conflicts_name_their_owner_and_field():
+def test_conflicts_name_the_field_manager_and_field():
     live = applied(None, config_map(a="1", b="2"), "m1")
     with pytest.raises(Conflict) as one:
         applied(live, config_map(a="9"), "m2")
@@ -276,7 +276,7 @@ def test_conflicts_name_their_owner_and_field():
     assert two.value.message == 'Apply failed with 2 conflicts: conflicts with "m1":\n- .data.a\n- .data.b'
 
 
-def test_conflicts_with_updaters_name_version_and_sub_resource():
+def test_conflicts_with_updates_name_version_and_subresource():
     live = created(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "status": {"replicas": 1}},
         "kcm",
@@ -289,7 +289,7 @@ def test_conflicts_with_updaters_name_version_and_sub_resource():
     )
 
 
-def test_equal_values_are_shared_and_leave_no_time():
+def test_equal_values_are_shared_and_change_no_timestamp():
     live = applied(None, config_map(a="1", b="2"), "m1")
     shared = applied(live, config_map(a="1"), "m2")
     assert owners(shared) == {
@@ -299,7 +299,7 @@ def test_equal_values_are_shared_and_leave_no_time():
     assert [entry.get("time") for entry in shared["metadata"]["managedFields"]] == [None, LATER_STAMP]
 
 
-def test_force_takes_and_dropping_removes_what_nobody_else_owns():
+def test_force_takes_ownership_and_dropped_fields_without_another_owner_are_removed():
     live = applied(applied(None, config_map(a="1", b="2"), "m1"), config_map(a="9"), "m2", force=True)
     assert owners(live) == {("m1", "Apply"): {"f:data": {"f:b": {}}}, ("m2", "Apply"): {"f:data": {"f:a": {}}}}
     dropped = applied(live, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, "m1")
@@ -315,7 +315,7 @@ def test_an_apply_without_metadata_leaves_the_object_its_name():
     assert bare["metadata"] == {"name": "c"}
 
 
-def test_an_apply_that_changes_nothing_keeps_the_very_entries():
+def test_an_apply_without_changes_keeps_the_same_entries():
     live = applied(None, config_map(a="1"), "m1")
     again = applied(live, config_map(a="1"), "m1")
     assert again == live
@@ -324,7 +324,7 @@ def test_an_apply_that_changes_nothing_keeps_the_very_entries():
     assert again["metadata"] is not live["metadata"]
 
 
-def test_the_first_apply_records_what_was_there_before():
+def test_the_first_apply_records_before_first_apply():
     live = config_map(a="1", b="2")
     live["metadata"] |= {"uid": "u", "labels": {"x": "y"}}
     assert owners(applied(live, config_map(c="3"), "m1")) == {
@@ -360,7 +360,7 @@ def test_the_first_apply_records_what_was_there_before():
         ),
     ],
 )
-def test_a_configuration_has_to_be_one(config, error, message):
+def test_an_applied_configuration_must_be_an_object(config, error, message):
     with pytest.raises(error) as raised:
         applied(None, config, "m")
     assert raised.value.message == message
@@ -391,7 +391,7 @@ def client_side(**data):
     return created(obj, "kubectl-client-side-apply")
 
 
-def test_kubectl_may_change_what_it_applied_before_without_conflict():
+def test_kubectl_may_change_fields_of_its_client_side_apply_without_conflict():
     live = client_side(a="1", b="2")
     new = applied(live, config_map(a="9", b="2"), "kubectl")
     assert new["data"] == {"a": "9", "b": "2"}
@@ -412,21 +412,21 @@ def test_kubectl_conflicts_where_the_object_is_no_longer_what_it_applied():
 
 
 @pytest.mark.parametrize("annotation", ["", "{", "[]", '{"apiVersion":"v2"}', '{"apiVersion":"v1","foo":1}'])
-def test_annotations_that_say_nothing_allow_nothing(annotation):
+def test_invalid_last_applied_annotations_are_ignored(annotation):
     live = client_side(a="1")
     live["metadata"]["annotations"][lastapplied.ANNOTATION] = annotation
     with pytest.raises(Conflict):
         applied(live, config_map(a="9"), "kubectl")
 
 
-def test_an_annotation_that_would_grow_too_large_goes():
+def test_a_last_applied_annotation_over_the_size_limit_is_removed():
     live = client_side(a="1")
     new = applied(live, config_map(a="1", b="x" * lastapplied.MOST_ANNOTATION_BYTES), "kubectl")
     assert lastapplied.ANNOTATION not in new["metadata"]["annotations"]
     assert lastapplied.ANNOTATION in live["metadata"]["annotations"]
 
 
-def test_the_annotation_is_written_for_web_pages():
+def test_the_last_applied_annotation_escapes_html():
     new = applied(client_side(a="1"), config_map(a="<&>"), "kubectl", force=True)
     assert '"a":"\\u003c\\u0026\\u003e"' in new["metadata"]["annotations"][lastapplied.ANNOTATION]
 
@@ -450,7 +450,7 @@ def scale(replicas, entries=()):
     return obj
 
 
-def test_scaling_moves_the_replicas_to_a_new_owner_without_time():
+def test_scaling_moves_replicas_to_a_new_entry_without_a_timestamp():
     parent = created(
         {
             "apiVersion": "apps/v1",
@@ -472,7 +472,7 @@ def test_scaling_moves_the_replicas_to_a_new_owner_without_time():
     assert result[0]["apiVersion"] == "apps/v1"
 
 
-def test_a_scale_that_stays_changes_no_owner():
+def test_scaling_to_the_same_value_changes_no_entry():
     parent = created(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}},
         by=deployments,

@@ -27,7 +27,7 @@ def test_subdomains_are_accepted(name):
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a..b", "a_b", "a/b", "é", "a\n"])
-def test_what_is_no_subdomain_is_told_the_pattern(name):
+def test_an_invalid_subdomain_error_names_the_pattern(name):
     assert names.dns_subdomain(name) == [SUBDOMAIN]
 
 
@@ -40,7 +40,7 @@ def test_lengths_count_bytes():
     assert names.byte_length("é" * 32) == 64
 
 
-def test_a_prefix_may_end_in_a_dash_and_what_is_before_it_is_not_seen():
+def test_a_generate_name_prefix_may_end_in_a_dash():
     assert names.dns_subdomain("web-", prefix=True) == []
     assert names.dns_label("web-", prefix=True) == []
     assert names.dns1035_label("web-", prefix=True) == []
@@ -146,7 +146,7 @@ def test_fully_qualified_names_have_three_segments():
     assert names.fully_qualified_name("A" * 254) == [f"must be no more than 253 characters,{SUBDOMAIN}"]
 
 
-def test_domain_prefixed_paths_name_the_wrong_part():
+def test_errors_of_domain_prefixed_paths_name_the_invalid_part():
     assert names.domain_prefixed_path("f", "acme.io/foo/bar") == []
     assert [str(error) for error in names.domain_prefixed_path("f", "")] == ["f: Required value"]
     assert [str(error) for error in names.domain_prefixed_path("f", "acme")] == [

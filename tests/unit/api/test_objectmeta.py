@@ -97,7 +97,7 @@ def test_owners_must_be_complete():
     ]
 
 
-def test_events_own_nothing():
+def test_events_cannot_be_owners():
     assert create_errors(ownerReferences=[{"uid": "u", "name": "e", "kind": "Event", "apiVersion": "v1"}]) == [
         (
             'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"e","uid":"u"}: '
@@ -106,7 +106,7 @@ def test_events_own_nothing():
     ]
 
 
-def test_one_owner_controls():
+def test_only_one_owner_is_the_controller():
     owner = {"apiVersion": "v1", "kind": "K", "name": "x", "uid": "u", "controller": True}
     (error,) = create_errors(ownerReferences=[owner, owner | {"name": "y", "blockOwnerDeletion": True}])
     assert error == (
@@ -193,13 +193,13 @@ def test_updates_name_a_version():
     ]
 
 
-def test_generation_does_not_go_back():
+def test_generation_does_not_decrease():
     assert update_errors(STORED | {"generation": 1}) == [
         "metadata.generation: Invalid value: 1: must not be decremented"
     ]
 
 
-def test_no_finalizer_comes_while_deleting():
+def test_no_finalizer_is_added_during_deletion():
     deleting = STORED | {"deletionTimestamp": "2026-02-01T00:00:00Z", "finalizers": ["a.io/keep", "a.io/gone"]}
     assert update_errors(deleting | {"finalizers": ["a.io/keep"]}, deleting) == []
     assert update_errors(deleting | {"finalizers": ["z.io/new", "a.io/keep", "b.io/new"]}, deleting) == [

@@ -76,19 +76,19 @@ def strategy(**fields):
     return {"spec": {"strategy": fields}}
 
 
-def test_objects_of_alternatives_list_the_keys_that_stay():
+def test_retain_keys_lists_the_keys_that_stay():
     before, after = strategy(type="RollingUpdate", rollingUpdate={"maxSurge": 1}), strategy(type="Recreate")
     assert two_way_merge_patch(before, after, DEPLOYMENT) == strategy(
         type="Recreate", rollingUpdate=None, **{"$retainKeys": ["type"]}
     )
 
 
-def test_what_the_server_filled_in_goes_from_objects_of_alternatives():
+def test_defaults_of_the_server_are_removed_from_objects_with_retain_keys():
     config, current = strategy(type="RollingUpdate"), strategy(type="RollingUpdate", rollingUpdate={"maxSurge": 1})
     assert three_way_merge_patch(config, config, current, DEPLOYMENT) == strategy(**{"$retainKeys": ["type"]})
 
 
-def test_items_of_alternatives_list_the_keys_that_stay():
+def test_items_with_retain_keys_list_the_keys_that_stay():
     before = {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]}
     after = {"volumes": [{"name": "a", "hostPath": {"path": "/"}}, {"name": "b", "emptyDir": {}}]}
     assert two_way(before, after) == {
@@ -209,14 +209,14 @@ def test_a_scalar_named_twice_is_not_deleted():
 # -- three-way --------------------------------------------------------------------------------------------------------
 
 
-def test_what_left_the_configuration_is_deleted_and_what_others_added_stays():
+def test_fields_removed_from_the_configuration_are_deleted_and_those_of_others_stay():
     original = {"nodeSelector": {"a": "1", "b": "2"}}
     modified = {"nodeSelector": {"a": "3"}}
     current = {"nodeSelector": {"a": "1", "b": "2", "theirs": "x"}, "nodeName": "n"}
     assert three_way(original, modified, current) == {"nodeSelector": {"a": "3", "b": None}}
 
 
-def test_what_others_changed_is_set_back():
+def test_changes_of_others_are_set_back():
     config = {"nodeSelector": {"a": "1"}}
     assert three_way(config, config, {"nodeSelector": {"a": "2", "b": "2"}}) == {"nodeSelector": {"a": "1"}}
 
@@ -248,7 +248,7 @@ def test_deletions_are_sent_though_the_list_is_gone_already():
     }
 
 
-def test_what_others_deleted_is_sent_whole_without_directives():
+def test_items_deleted_by_others_are_sent_whole_without_directives():
     original = {"volumes": [{"name": "a", "emptyDir": {}}]}
     modified = {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}
     order = {"$setElementOrder/volumes": [{"name": "a"}]}

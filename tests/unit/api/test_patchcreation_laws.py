@@ -131,7 +131,7 @@ def test_without_a_schema_both_kinds_of_patch_are_the_same(original, modified):
 
 
 @given(objects(2))
-def test_while_nobody_else_writes_three_ways_are_two(drawn):
+def test_without_other_writers_a_three_way_patch_equals_a_two_way_patch(drawn):
     schema, original, modified = drawn
     patch = two_way_merge_patch(original, modified, schema)
     assert three_way_merge_patch(original, modified, original, schema) == patch
@@ -139,7 +139,7 @@ def test_while_nobody_else_writes_three_ways_are_two(drawn):
 
 
 @given(documents, documents)
-def test_while_nobody_else_writes_three_ways_are_two_for_json(original, modified):
+def test_without_other_writers_a_three_way_json_patch_equals_a_two_way_patch(original, modified):
     assert three_way_json_merge_patch(original, modified, original) == json_merge_patch(original, modified)
 
 

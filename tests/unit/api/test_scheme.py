@@ -35,7 +35,7 @@ def test_built_in_kinds_are_known():
     assert Scheme().class_for(GroupVersionKind("apps", "v2", "Deployment")) is None
 
 
-def test_registered_class_stands_for_its_kind_and_the_last_one_counts():
+def test_registered_class_is_found_by_its_kind_and_the_last_one_wins():
     scheme = Scheme()
     assert scheme.class_for(Network.gvk) is None
     assert scheme.register(Network) is Network
@@ -65,7 +65,7 @@ def test_class_without_a_kind_is_refused(thing):
 
 
 @pytest.mark.parametrize("obj", [{}, {"kind": "Pod"}, {"apiVersion": "v1"}, {"apiVersion": 1, "kind": "Pod"}], ids=str)
-def test_dictionary_that_does_not_say_what_it_is_is_refused(obj):
+def test_dictionary_without_api_version_and_kind_is_refused(obj):
     with pytest.raises(ValueError, match="does not say what it is"):
         SCHEME.gvk_of(obj)
 
@@ -78,7 +78,7 @@ def test_only_struct_classes_can_be_registered():
         SCHEME.register(Plain)
 
 
-def test_scheme_imports_no_kind_before_it_is_asked_for():
+def test_scheme_imports_kinds_lazily():
     program = (
         "import sys; from kapi.api.scheme import SCHEME\n"
         "print(sorted(name for name in sys.modules if name.startswith('kapi.api.builtin')))\n"

@@ -112,11 +112,11 @@ def test_without_a_schema_maps_are_open_and_lists_closed():
         ({"keyed": [{"k": "a", "o": {"y": 1}}]}, '.keyed[k="a",n=7].o.y: field not declared in schema'),
     ],
 )
-def test_problems_read_as_in_the_reference(value, problem):
+def test_errors_are_worded_as_in_kubernetes(value, problem):
     assert problems(KIND, value) == [problem]
 
 
-def test_problems_in_different_places_are_all_told():
+def test_errors_in_different_fields_are_all_reported():
     assert problems(KIND, {"text": 1, "map": {"a": {"x": "b"}}}) == [
         ".text: expected string, got &value.valueUnstructured{Value:1}",
         ".map.a.x: expected numeric (int or float), got string",
@@ -135,7 +135,7 @@ def test_declared_fields_with_something_below_become_members():
     }
 
 
-def test_a_place_that_became_atomic_is_owned_as_one():
+def test_a_field_that_became_atomic_is_owned_as_one():
     owned = fs.parse({"f:whole": {"f:x": {}}, "f:list": {"i:0": {}}, "f:map": {"f:a": {"f:x": {}}}, "f:text": {}})
     assert reconcile(KIND, owned) == {"f:whole": {}, "f:list": {}, "f:map": {"f:a": {"f:x": {}}}, "f:text": {}}
 
@@ -145,7 +145,7 @@ def test_a_place_that_became_atomic_is_owned_as_one():
         st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
     )
 )
-def test_nothing_is_wrong_without_a_schema(value):
+def test_values_without_a_schema_have_no_errors(value):
     assert problems(DEDUCED, value) == []
     field_set(DEDUCED, value)
 
@@ -157,7 +157,7 @@ def pod(container):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
 
 
-def test_ports_of_a_pod_are_told_apart_by_number_and_defaulted_protocol():
+def test_ports_of_a_pod_are_keyed_by_number_and_defaulted_protocol():
     shape = kind_schema("", "v1", "Pod").shape
     owned = field_set(
         shape, pod({"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]})
@@ -192,11 +192,11 @@ def test_selectors_and_plain_lists_have_one_owner(group, kind, path, atomic):
     assert (shape.kind <= ATOMIC_LIST) is atomic
 
 
-def test_only_kinds_with_free_parts_pay_for_telling_true_from_one():
+def test_only_kinds_with_free_form_fields_compare_booleans_strictly():
     assert not kind_schema("apps", "v1", "Deployment").shape.is_loose
     assert kind_schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition").shape.is_loose
 
 
-def test_structs_the_reference_always_writes_are_present():
+def test_structs_that_go_always_writes_are_present():
     spec = kind_schema("apps", "v1", "Deployment").shape.fields["spec"][1]
     assert spec.present == {"strategy": {}, "template": {}, "selector": None}

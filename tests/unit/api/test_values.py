@@ -91,7 +91,7 @@ def test_json_numbers_are_quantities_too(number, canonical):
         ("9" * 5000, "unable to parse numeric part of quantity"),
     ],
 )
-def test_bad_quantities_say_why(text, message):
+def test_invalid_quantities_have_a_reason(text, message):
     with pytest.raises(ValueError) as caught:
         canonical_quantity(text)
     assert str(caught.value) == message

@@ -59,7 +59,7 @@ def test_several_points_are_armed_from_one_text():
 
 
 @pytest.mark.parametrize("text", ["point", "point=explode", "point=kill@0", "point=kill@x", "point=sleep:soon"])
-def test_nonsense_is_refused(text):
+def test_invalid_fail_points_are_refused(text):
     with pytest.raises(ValueError):
         arm_all(text)
     assert not is_armed("point")

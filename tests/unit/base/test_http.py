@@ -86,7 +86,7 @@ def test_the_query_of_a_url_is_sent(certificates):
     calling(certificates, test)
 
 
-def test_the_environment_says_nothing_about_where_calls_go(certificates, monkeypatch):
+def test_proxies_of_the_environment_are_ignored(certificates, monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 
@@ -115,7 +115,7 @@ def test_cookies_are_not_kept(certificates):
     calling(certificates, test)
 
 
-def test_what_was_compressed_unasked_is_not_unpacked(certificates):
+def test_unrequested_compression_is_not_decoded(certificates):
     bomb = gzip.compress(bytes(10 * LIMIT))
 
     async def test(webhook, outbound):
@@ -148,7 +148,7 @@ def test_connections_are_used_again(certificates):
     calling(certificates, test)
 
 
-def test_a_connection_vouched_for_by_one_authority_is_not_used_for_another(certificates, strangers):
+def test_a_connection_trusted_by_one_ca_is_not_reused_for_another(certificates, strangers):
     async def test(webhook, outbound):
         await post(outbound, endpoint(webhook))
         text = await failure(outbound, endpoint(webhook, authority=strangers.pem))
@@ -170,7 +170,7 @@ def test_a_connection_to_one_name_is_not_used_for_another_name_at_the_same_addre
     calling(certificates, test, "one.apps.svc")
 
 
-def test_a_kept_connection_the_server_gave_up_is_replaced(certificates):
+def test_an_idle_connection_closed_by_the_server_is_replaced(certificates):
     async def test(webhook, outbound):
         served = set()
 
@@ -188,7 +188,7 @@ def test_a_kept_connection_the_server_gave_up_is_replaced(certificates):
     calling(certificates, test)
 
 
-def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(certificates):
+def test_a_request_on_a_new_connection_is_not_retried(certificates):
     async def test(webhook, outbound):
         def script(call):
             raise Hangup
@@ -200,7 +200,7 @@ def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(certifica
     calling(certificates, test)
 
 
-def test_many_calls_that_hang_do_not_keep_another_server_from_being_called(certificates):
+def test_hanging_calls_do_not_block_calls_to_another_server(certificates):
     async def test(webhook, outbound):
         gate = Gate()
         webhook.script = gate
@@ -285,7 +285,7 @@ def test_a_servers_own_certificate_may_be_what_is_trusted(tmp_path):
 
 
 @pytest.mark.parametrize("junk", [b"junk", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_an_authority_that_cannot_be_read_is_said_to_be_so(certificates, junk):
+def test_an_invalid_ca_bundle_is_reported(certificates, junk):
     async def test(webhook, outbound):
         text = await failure(outbound, endpoint(webhook, authority=junk))
         assert text == "unable to load root certificates: unable to parse bytes as PEM block"
@@ -307,7 +307,7 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end(certificates):
     calling(certificates, test)
 
 
-def test_a_server_that_does_not_answer_in_time_is_given_up(certificates):
+def test_a_call_times_out_waiting_for_headers(certificates):
     async def test(webhook, outbound):
         webhook.script = Gate()
         text = await failure(outbound, endpoint(webhook), seconds=0.05)
@@ -327,7 +327,7 @@ class Begun:
     raw = HALF
 
 
-def test_an_answer_that_does_not_end_in_time_is_given_up(certificates):
+def test_a_call_times_out_while_reading_the_body(certificates):
     async def test(webhook, outbound):
         webhook.script = lambda call: Begun
         assert await failure(outbound, endpoint(webhook), seconds=0.05) == (
@@ -362,7 +362,7 @@ def raising(error):
         ),
     ],
 )
-def test_a_broken_exchange_is_told_as_what_it_is(certificates, error, expected):
+def test_a_broken_response_is_reported(certificates, error, expected):
     async def test(webhook, outbound):
         webhook.script = raising(error)
         text = await failure(outbound, endpoint(webhook))
@@ -371,7 +371,7 @@ def test_a_broken_exchange_is_told_as_what_it_is(certificates, error, expected):
     calling(certificates, test)
 
 
-def test_nobody_listening_is_told_as_refused(certificates):
+def test_a_closed_port_is_reported_as_connection_refused(certificates):
     async def test(webhook, outbound):
         await webhook.stop()
         text = await failure(outbound, endpoint(webhook))
@@ -401,7 +401,7 @@ async def plain(answer):
         await server.wait_closed()
 
 
-def test_a_server_without_tls_is_told_as_such(certificates):
+def test_a_server_without_tls_is_reported(certificates):
     async def test(webhook, outbound):
         async with plain(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
             text = await failure(outbound, endpoint(webhook, url=f"https://127.0.0.1:{port}/"))
@@ -420,7 +420,7 @@ def test_a_server_that_leaves_during_the_handshake_is_an_error_like_others(certi
 
 
 @pytest.mark.parametrize("url", ["https://a..b/", "https://[::bad/", "https://127.0.0.1:99999/", "nonsense"])
-def test_a_url_nobody_can_call_is_an_error_like_others(certificates, url):
+def test_an_invalid_url_is_an_error(certificates, url):
     async def test(webhook, outbound):
         assert await failure(outbound, endpoint(webhook, url=url))
 
@@ -430,7 +430,7 @@ def test_a_url_nobody_can_call_is_an_error_like_others(certificates, url):
 # -- ending -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_whose_caller_leaves_is_dropped_with_its_connection(certificates):
+def test_a_cancelled_call_closes_its_connection(certificates):
     async def test(webhook, outbound):
         gate = webhook.script = Gate()
         call = asyncio.ensure_future(post(outbound, endpoint(webhook)))
@@ -446,7 +446,7 @@ def test_a_call_whose_caller_leaves_is_dropped_with_its_connection(certificates)
     calling(certificates, test)
 
 
-def test_closing_ends_calls_under_way_and_refuses_new_ones(certificates):
+def test_closing_cancels_calls_in_flight_and_refuses_new_ones(certificates):
     async def test(webhook, outbound):
         webhook.script = Gate()
         call = asyncio.ensure_future(failure(outbound, endpoint(webhook)))
@@ -458,7 +458,7 @@ def test_closing_ends_calls_under_way_and_refuses_new_ones(certificates):
     calling(certificates, test)
 
 
-def test_what_was_never_used_can_be_closed():
+def test_an_unused_client_can_be_closed():
     async def main():
         outbound = Outbound()
         await outbound.close()

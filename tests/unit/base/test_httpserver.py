@@ -92,7 +92,7 @@ def test_a_connection_is_kept_as_its_version_and_header_say(request_line, header
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_is_no_proper_request_is_refused_and_the_connection_closed(head, status):
+def test_a_malformed_request_is_refused_and_the_connection_closed(head, status):
     async def test(server):
         async with connected(server) as (reader, writer):
             writer.write(f"{head}\r\n\r\n".encode())
@@ -122,7 +122,7 @@ def test_head_has_no_body():
     serving(test)
 
 
-def test_a_handler_that_raises_is_a_500_that_says_nothing():
+def test_a_handler_that_raises_is_a_500_without_details():
     async def broken(request):
         raise RuntimeError("the password is swordfish")
 
@@ -153,7 +153,7 @@ def test_a_handler_that_takes_too_long_is_a_504_and_is_cancelled():
     serving(test, slow, limits=Limits(answer=0.01))
 
 
-def test_who_does_not_finish_a_request_is_told_and_let_go():
+def test_an_incomplete_request_is_answered_408_and_closed():
     async def test(server):
         async with connected(server) as (reader, writer):
             writer.write(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf")
@@ -163,7 +163,7 @@ def test_who_does_not_finish_a_request_is_told_and_let_go():
     serving(test, limits=Limits(read=0.01))
 
 
-def test_who_says_nothing_is_let_go():
+def test_an_idle_connection_is_closed():
     async def test(server):
         async with connected(server) as (reader, _):
             assert await reader.read() == b""
@@ -185,7 +185,7 @@ def test_connections_beyond_the_limit_are_closed():
     serving(test, limits=Limits(connections=1))
 
 
-def test_on_the_way_out_requests_under_way_are_answered_and_idle_connections_closed():
+def test_graceful_shutdown_answers_requests_in_flight_and_closes_idle_connections():
     async def main():
         began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -212,7 +212,7 @@ def test_on_the_way_out_requests_under_way_are_answered_and_idle_connections_clo
     asyncio.run(main())
 
 
-def test_a_request_that_outlasts_the_grace_is_cut_off():
+def test_a_request_that_outlasts_the_shutdown_timeout_is_cancelled():
     async def main():
         began = asyncio.Event()
 

@@ -13,7 +13,7 @@ def key(tmp_path):
     return SigningKey(tmp_path / "sa.key")
 
 
-def test_what_was_signed_is_read_back(key, tmp_path):
+def test_signed_tokens_are_verified(key, tmp_path):
     token = key.sign({"iss": "me", "sub": "x"})
     assert key.verify(token, "me") == {"iss": "me", "sub": "x"}
     assert SigningKey(tmp_path / "sa.key").verify(token, "me") == {"iss": "me", "sub": "x"}
@@ -21,7 +21,7 @@ def test_what_was_signed_is_read_back(key, tmp_path):
     assert jwt.get_unverified_header(token)["kid"]
 
 
-def test_nothing_is_written_before_it_is_needed(key, tmp_path):
+def test_no_key_is_written_before_the_first_signature(key, tmp_path):
     assert not (tmp_path / "sa.key").exists()
     assert key.verify("a.b.c", "me") is None
 
@@ -33,7 +33,7 @@ def test_a_changed_token_is_refused(key, part):
     assert key.verify(".".join(parts), "me") is None
 
 
-def test_tokens_of_others_are_refused(key, tmp_path):
+def test_tokens_of_other_issuers_are_refused(key, tmp_path):
     other = SigningKey(tmp_path / "other.key")
     assert key.verify(other.sign({"iss": "me"}), "me") is None
     assert key.verify(key.sign({"iss": "you"}), "me") is None
@@ -43,7 +43,7 @@ def test_tokens_of_others_are_refused(key, tmp_path):
     assert key.verify("x" * (MAX_LENGTH + 1), "me") is None
 
 
-def test_a_file_with_something_else_in_it_is_said_so(tmp_path):
+def test_a_key_file_with_other_content_is_an_error(tmp_path):
     (tmp_path / "sa.key").write_text("-----BEGIN NONSENSE-----\n")
     with pytest.raises(ValueError, match=r"sa\.key holds no key that can be read"):
         SigningKey(tmp_path / "sa.key").sign({})

@@ -60,14 +60,14 @@ def test_a_secret_in_a_variable_of_a_reconciler_that_fails_is_not_printed():
     assert "controller=logins" in done.stderr
 
 
-def test_logging_that_is_set_up_stays_as_it_is():
+def test_existing_logging_configuration_is_kept():
     structlog.configure(processors=[structlog.processors.JSONRenderer()])
     before = structlog.get_config()
     ensure_configured()
     assert structlog.get_config() == before
 
 
-def test_logging_that_is_set_up_later_has_its_way(capsys):
+def test_logging_that_is_configured_later_takes_effect(capsys):
     log = structlog.get_logger("kapi.controller")
     ensure_configured()
     log.info("before")

@@ -53,7 +53,7 @@ def der(files):
     return ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
 
 
-def test_authority_is_made_once_and_kept(tmp_path, clock, authority):
+def test_certificate_authority_is_created_once_and_reused(tmp_path, clock, authority):
     before = authority.files.certificate.read_bytes()
     Authority.ensure(authority.files, "test-ca", clock=clock)
     assert authority.files.certificate.read_bytes() == before
@@ -149,7 +149,7 @@ def test_leaf_does_not_outlive_its_authority(tmp_path, clock, authority):
     assert load(pair(tmp_path, "server")).not_valid_after_utc == load(authority.files).not_valid_after_utc
 
 
-def test_subject_says_who_and_until_when(tmp_path, authority):
+def test_subject_has_user_groups_and_expiry(tmp_path, authority):
     files = pair(tmp_path, "client")
     authority.ensure_client(files, "alice", ["devs", "admins"])
     who = subject(der(files))

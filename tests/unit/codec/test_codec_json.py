@@ -54,7 +54,7 @@ def test_a_document_is_read_as_go_reads_it(case):
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back(value):
+def test_values_round_trip(value):
     assert json.decode(json.encode(value)) == value
     assert json.decode(json.encode_pretty(value)) == value
 
@@ -65,7 +65,7 @@ def test_an_ordinary_document_has_no_duplicates(value):
 
 
 @given(st.lists(st.tuples(TEXT, st.integers(0, 3)), max_size=6), st.booleans())
-def test_duplicates_are_found_whatever_the_keys_are_made_of(pairs, escaped):
+def test_duplicates_are_found_for_any_keys(pairs, escaped):
     data = "{" + ", ".join(f"{stdlib.dumps(key, ensure_ascii=escaped)}: {value}" for key, value in pairs) + "}"
     if escaped:
         data = data.replace("::", "\\u003a:")
@@ -132,7 +132,7 @@ def test_the_error_of_a_large_document_gives_its_place():
 
 
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]",:\\u0123eE+-.tfnrul \n', max_size=30).map(str.encode))
-def test_the_explanation_agrees_with_the_parser(data):
+def test_the_error_message_agrees_with_the_parser(data):
     refusal = ""
     try:
         json.decode(data)

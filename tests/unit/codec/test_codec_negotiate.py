@@ -54,7 +54,7 @@ def test_kubectl_gets_a_table_where_there_is_one():
     assert accept(KUBECTL) == Accepted(JSON, "Table", "meta.k8s.io", "v1")
 
 
-def test_a_form_that_cannot_be_served_falls_through_to_the_next_clause():
+def test_an_unsupported_form_falls_through_to_the_next_clause():
     assert accept(KUBECTL, PLAIN) == Accepted(JSON)
     assert accept("application/json;as=Table;v=v2;g=meta.k8s.io,application/yaml") == Accepted(YAML)
     assert accept("application/json;as=Table,application/yaml") == Accepted(YAML)
@@ -71,7 +71,7 @@ def test_forms_work_in_yaml_and_any_endpoint_may_have_its_own():
 
 
 @pytest.mark.parametrize("header", ["text/html", "application/*", "application/cbor", PROTOBUF, "*", "json"])
-def test_no_format_in_common_is_refused_by_the_router(header):
+def test_no_common_format_is_not_acceptable(header):
     with pytest.raises(NotAcceptable) as caught:
         accept(header)
     assert caught.value.message == (
@@ -146,7 +146,7 @@ def test_a_clause_asks_for_indentation():
         ("limit=5", "curl/8", True),
     ],
 )
-def test_people_get_indentation(query, agent, pretty):
+def test_browsers_and_curl_get_indented_json(query, agent, pretty):
     assert negotiate.is_pretty(query, agent) is pretty
 
 
@@ -163,14 +163,14 @@ def test_people_get_indentation(query, agent, pretty):
         (PROTOBUF, PROTOBUF),
     ],
 )
-def test_a_body_is_what_its_content_type_says(header, media_type):
+def test_a_body_is_decoded_by_its_content_type(header, media_type):
     assert negotiate.body_type(header) == media_type
 
 
 @pytest.mark.parametrize(
     "header", ["text/plain", "application/cbor", "json", "application/json; charset", "application/json,x"]
 )
-def test_other_bodies_are_refused(header):
+def test_unsupported_content_types_are_refused(header):
     with pytest.raises(UnsupportedMediaType) as caught:
         negotiate.body_type(header)
     assert caught.value.message == (
@@ -194,7 +194,7 @@ def test_patches_are_known_by_their_content_type():
     )
 
 
-def test_absurdly_long_headers_are_cut():
+def test_long_accept_headers_are_truncated():
     header = "text/x," * 1000 + "application/json"
     with pytest.raises(NotAcceptable, match="only the following"):
         accept(header, OBJECTS)

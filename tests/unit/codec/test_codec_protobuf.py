@@ -93,7 +93,7 @@ def test_the_type_of_the_endpoint_is_used_when_the_body_has_none():
         protobuf.decode(protobuf.MAGIC + field(2, raw), kind="ConfigMap")
 
 
-def test_an_unknown_kind_says_how_to_send_json():
+def test_an_unknown_kind_error_suggests_json():
     with pytest.raises(UnknownMessage, match="application/json") as caught:
         protobuf.decode(body(b"", "example.com/v1", "Widget"))
     assert (caught.value.api_version, caught.value.kind) == ("example.com/v1", "Widget")
@@ -124,12 +124,12 @@ def test_malformed_bodies_are_refused_with_a_reason(data, text):
         protobuf.decode(data)
 
 
-def test_fields_of_the_future_are_ignored():
+def test_unknown_fields_are_ignored():
     extra = field(900, b"x") + field(901, 5) + varint(902 << 3 | 1) + b"8 bytes!" + varint(903 << 3 | 5) + b"four"
     assert protobuf.decode(body(field(1, field(1, b"a")) + extra))["metadata"] == {"name": "a"}
 
 
-def test_a_message_that_comes_twice_is_merged_and_a_scalar_overwritten():
+def test_a_repeated_message_is_merged_and_a_scalar_overwritten():
     decoded = protobuf.decode(body(field(1, field(1, b"a") + field(3, b"n")) + field(1, field(1, b"b"))))
     assert decoded["metadata"] == {"name": "b", "namespace": "n"}
     emptied = protobuf.decode(body(field(1, field(1, b"a") + field(1, b""))))
@@ -184,7 +184,7 @@ def test_an_int_or_string_is_one_or_the_other():
         budget(field(1, 2))
 
 
-def test_json_inside_protobuf_is_held_to_the_rules_of_json():
+def test_json_inside_protobuf_is_validated_as_json():
     with pytest.raises(DecodeError, match="looking for beginning of value"):
         protobuf.decode(body(field(2, field(1, b"NaN")), "v1", "List"))
 

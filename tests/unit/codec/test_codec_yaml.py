@@ -89,7 +89,7 @@ def test_a_value_is_written_as_go_writes_it(case):
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back(value):
+def test_values_round_trip(value):
     expected = json.decode(json.encode(value))
     assert yaml.decode(yaml.encode(value)) == expected
 
@@ -101,7 +101,7 @@ def test_json_is_read_the_same_with_and_without_the_fast_path(value):
     assert yaml.decode(data) == json.decode(data)
 
 
-def test_duplicates_in_json_sent_as_yaml_are_told_by_line():
+def test_duplicates_in_json_sent_as_yaml_are_reported_by_line():
     value, problems = yaml.decode_with_duplicates(b'{"a": 1,\n"a": 2}')
     assert value == {"a": 2}
     assert problems == ['line 2: key "a" already set in map']
@@ -152,7 +152,7 @@ def test_a_second_document_is_refused_in_a_request_and_read_from_a_file():
     assert yaml.decode(b"a: 1\n---\n") == {"a": 1}
 
 
-def test_an_empty_body_is_nothing():
+def test_an_empty_body_is_none():
     assert yaml.decode_with_duplicates(b"") == (None, [])
     assert yaml.decode_all(b"") == []
 

@@ -69,7 +69,7 @@ def test_short_names_are_not_given_twice_in_a_group_version(catalog):
 
 
 @served
-async def test_rules_can_look_other_objects_up(api):
+async def test_strategies_can_look_up_other_objects(api):
     await api.made(CM, cm("a", data={"k": "v"}))
     await api.made(f"{NS}/kube-system/configmaps", cm("b"))
     catalog = api.catalog
@@ -103,7 +103,7 @@ def test_servers_in_one_process_do_not_share_pools():
     run(main())
 
 
-def test_everything_is_found_again_in_a_store_that_was_used_before():
+def test_objects_are_loaded_from_an_existing_store():
     async def main():
         first = Api()
         await first.start()
@@ -124,7 +124,7 @@ def test_everything_is_found_again_in_a_store_that_was_used_before():
     run(main())
 
 
-def test_watch_from_before_a_compaction_and_a_restart_is_told_so():
+def test_watch_from_before_a_compaction_and_a_restart_is_410():
     async def main():
         first = Api()
         await first.start()

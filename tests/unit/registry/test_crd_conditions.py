@@ -40,7 +40,7 @@ def test_a_new_definition_is_established_in_the_same_write():
     }
 
 
-def test_a_status_that_comes_with_a_new_definition_is_forgotten():
+def test_the_status_of_a_new_definition_is_dropped():
     obj = definition()
     obj["status"] = {"storedVersions": ["v7"], "conditions": [condition("Established", "False", "x", "y")]}
     assert stored(obj)["status"] == stored(definition())["status"]
@@ -88,7 +88,7 @@ def test_a_status_that_comes_with_a_new_definition_is_forgotten():
     ],
     ids=lambda value: value if isinstance(value, str) and value.endswith("Conflict") else "",
 )
-def test_names_in_use_are_not_given_out_again(names, reason, message, accepted):
+def test_names_in_use_are_not_accepted_again(names, reason, message, accepted):
     holder = stored(definition(**HOLDER))
     obj = stored(definition(names["plural"], names["kind"], names=names), holder)
     assert obj["status"]["conditions"] == [condition("NamesAccepted", "False", reason, message), REFUSED]
@@ -100,13 +100,13 @@ def test_names_in_use_in_another_group_are_free():
     assert is_true(stored(definition(group="other.dev", **HOLDER), holder), "Established")
 
 
-def test_names_asked_for_but_not_held_are_free():
+def test_names_that_are_not_accepted_are_free():
     holder = stored(definition(**HOLDER))
     loser = stored(definition("gadgets", "Thing"), holder)
     assert is_true(stored(definition("widgets", "Widget", names={"shortNames": ["gd"]}), holder, loser), "Established")
 
 
-def test_a_definition_gets_its_names_when_another_goes_away():
+def test_a_definition_gets_its_names_when_another_is_deleted():
     holder = stored(definition(**HOLDER))
     loser = stored(definition("gadgets", "Thing"), holder)
     assert not is_true(loser, "Established")
@@ -156,7 +156,7 @@ def test_every_storage_version_there_ever_was_is_remembered():
     assert again["status"]["storedVersions"] == ["v1", "v2"]
 
 
-def test_certificates_that_are_none_keep_a_definition_from_being_established():
+def test_an_invalid_ca_bundle_prevents_establishment():
     config = {"url": "https://example.com", "caBundle": "Zm9v"}
     webhook = {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}}
     obj = stored(definition(conversion=webhook))
@@ -175,14 +175,14 @@ def test_certificates_that_are_none_keep_a_definition_from_being_established():
         ("https://example.com/pull/1", "True", "ApprovedAnnotation", "approved in https://example.com/pull/1"),
     ],
 )
-def test_a_community_group_says_whether_it_was_approved(annotation, status, reason, message):
+def test_a_community_group_has_an_approval_condition(annotation, status, reason, message):
     obj = definition(group="foo.k8s.io")
     obj["metadata"]["annotations"] = {"api-approved.kubernetes.io": annotation}
     kind = "KubernetesAPIApprovalPolicyConformant"
     assert find(stored(obj), kind) == condition(kind, status, reason, message)
 
 
-def test_a_definition_that_preserves_everything_says_what_is_not_structural():
+def test_a_definition_that_preserves_unknown_fields_has_a_non_structural_condition():
     schema = {"openAPIV3Schema": {"properties": {"spec": {"properties": {"a": {"type": "string"}}}}}}
     obj = stored(old_form(version="v1", validation=schema))
     assert find(obj, "NonStructuralSchema") == condition(
@@ -208,7 +208,7 @@ def test_a_schema_that_cannot_be_read_is_of_unknown_structure():
     )
 
 
-def test_a_deletion_adds_the_finalizer_and_says_what_comes():
+def test_a_deletion_adds_the_finalizer_and_the_terminating_condition():
     obj = stored(definition())
     obj["metadata"]["finalizers"] = ["mine/own"]
     begin_deletion(obj, LATER)
@@ -224,7 +224,7 @@ def test_a_deletion_adds_the_finalizer_and_says_what_comes():
     assert is_true(obj, "Established")
 
 
-def test_the_end_of_a_deletion_takes_the_finalizer_away():
+def test_the_end_of_a_deletion_removes_the_finalizer():
     obj = stored(definition())
     begin_deletion(obj, NOW)
     put(obj, "Terminating", conditions.DELETION_IN_PROGRESS, LATER)
@@ -245,7 +245,7 @@ def test_a_deletion_that_fails_is_reported():
     assert state == ("True", "InstanceDeletionFailed", "could not issue all deletes: x")
 
 
-def test_updates_keep_the_word_about_a_deletion():
+def test_updates_keep_the_terminating_condition():
     old = stored(definition())
     begin_deletion(old, NOW)
     obj, _ = update(definition(names={"shortNames": ["th"]}), old)

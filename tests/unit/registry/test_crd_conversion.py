@@ -45,7 +45,7 @@ def certificate(tmp_path_factory):
         (block("CERTIFICATE", "***"), MALFORMED),
     ],
 )
-def test_a_bundle_that_cannot_be_used_says_why(text, problem):
+def test_an_invalid_ca_bundle_has_a_reason(text, problem):
     assert bundle_problem(bundle(text)) == problem
 
 
@@ -55,7 +55,7 @@ def test_one_good_certificate_among_others_is_enough(certificate):
 
 
 @given(st.lists(st.sampled_from([b"-----BEGIN A-----\n", b"-----END A-----\n", b"-----BEGIN ", b"-----", b"x\n"])))
-def test_no_text_upsets_the_reader_of_bundles(parts):
+def test_random_ca_bundles_are_accepted_or_refused(parts):
     assert bundle_problem(bundle(b"".join(parts))) in ("", NOT_PEM, NO_CERTIFICATE)
 
 

@@ -21,7 +21,7 @@ def texts(errors):
     return [str(error) for error in errors]
 
 
-def test_a_single_version_without_a_schema_keeps_everything():
+def test_a_single_version_without_a_schema_preserves_unknown_fields():
     obj = stored(old_form(version="v1"))
     assert obj["apiVersion"] == "apiextensions.k8s.io/v1"
     assert obj["spec"] == {
@@ -35,13 +35,13 @@ def test_a_single_version_without_a_schema_keeps_everything():
     assert is_true(obj, "Established")
 
 
-def test_a_community_group_needs_no_approval_and_says_that_it_has_none():
+def test_a_v1beta1_definition_of_a_community_group_needs_no_approval():
     obj = stored(old_form("samplecrd.k8s.io", version="v1"))
     found = find(obj, "KubernetesAPIApprovalPolicyConformant")
     assert (found["status"], found["reason"]) == ("False", "MissingAnnotation")
 
 
-def test_what_stands_above_the_versions_is_every_versions():
+def test_top_level_fields_apply_to_every_version():
     versions = [{"name": "v1", "served": True, "storage": True}, {"name": "v2", "served": True, "storage": False}]
     obj = stored(
         old_form(
@@ -57,7 +57,7 @@ def test_what_stands_above_the_versions_is_every_versions():
     assert "preserveUnknownFields" not in obj["spec"]
 
 
-def test_versions_may_have_parts_of_their_own():
+def test_versions_may_have_fields_of_their_own():
     own = {"name": "v1", "served": True, "storage": True, "schema": SCHEMA, "additionalPrinterColumns": COLUMNS}
     bare = {"name": "v2", "served": True, "storage": False, "schema": {"openAPIV3Schema": {"type": "object"}}}
     obj = stored(old_form(versions=[own, bare]))
@@ -65,7 +65,7 @@ def test_versions_may_have_parts_of_their_own():
     assert from_v1(obj)["spec"]["versions"] == [own, bare]
 
 
-def test_the_webhook_is_found_in_its_old_place():
+def test_the_webhook_client_config_is_read_from_its_v1beta1_field():
     config = {"service": {"name": "a", "namespace": "b"}}
     spec = {"version": "v1", "validation": SCHEMA, "preserveUnknownFields": False}
     obj = stored(old_form(**spec, conversion={"strategy": "Webhook", "webhookClientConfig": config}))
@@ -83,7 +83,7 @@ def test_the_webhook_is_found_in_its_old_place():
     }
 
 
-def test_a_definition_of_today_is_shown_in_the_old_form():
+def test_a_v1_definition_is_converted_to_v1beta1():
     obj = stored(
         definition(versions=[version(schema=PROPS, additionalPrinterColumns=NEW_COLUMNS, subresources={"status": {}})])
     )
@@ -104,14 +104,14 @@ def test_a_definition_of_today_is_shown_in_the_old_form():
     }
 
 
-def test_versions_that_differ_are_shown_with_their_own_parts():
+def test_versions_that_differ_keep_their_own_fields():
     other = version("v2", storage=False, schema={"type": "object", "properties": {"a": {"type": "string"}}})
     shown = from_v1(stored(definition(versions=[version(), other])))
     assert "validation" not in shown["spec"]
     assert shown["spec"]["versions"] == [version(), other]
 
 
-def test_schemas_that_are_only_equal_to_python_are_kept_apart():
+def test_schemas_with_equal_python_values_of_different_types_are_different():
     def with_default(name, value):
         any_value = {"x-kubernetes-preserve-unknown-fields": True, "default": value}
         return version(name, storage=value is True, schema={"type": "object", "properties": {"a": any_value}})
@@ -123,7 +123,7 @@ def test_schemas_that_are_only_equal_to_python_are_kept_apart():
 # -- what is refused -----------------------------------------------------------------------------------------------------
 
 
-def test_names_beside_names_are_refused_together_with_all_else():
+def test_misplaced_names_are_refused_with_all_other_errors():
     obj = old_form("network", version="v1", scope="Namespaced", shortNames=["vpc"])
     refused, errors = create(obj)
     assert texts(errors) == [
@@ -134,7 +134,7 @@ def test_names_beside_names_are_refused_together_with_all_else():
 
 
 @pytest.mark.parametrize("field", ["plural", "singular", "shortNames", "kind", "listKind", "categories"])
-def test_every_misplaced_name_is_told(field):
+def test_every_misplaced_name_is_reported(field):
     _, errors = create(old_form(version="v1", **{field: "x"}))
     assert texts(errors) == [f"spec.{field}: Forbidden: belongs in spec.names.{field}"]
 
@@ -172,7 +172,7 @@ def test_every_misplaced_name_is_told(field):
     ids=["no version", "two versions", "two schemas", "two subresources", "two columns", "nothing to prune by",
          "not structural", "default", "webhook", "pattern", "extension"],
 )  # fmt: skip
-def test_the_rules_of_the_old_version(spec, wrong):
+def test_validation_of_v1beta1(spec, wrong):
     _, errors = create(old_form(**spec))
     assert texts(errors) == wrong
 
@@ -185,7 +185,7 @@ def test_schemas_need_neither_structure_nor_known_types_when_everything_is_kept(
 # -- updates -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_update_in_either_form_goes_on_with_what_is_stored():
+def test_an_update_in_either_version_is_compared_with_the_stored_object():
     old = stored(old_form(version="v1"))
     unchanged, errors = update(from_v1(old), old)
     assert errors == []
@@ -196,7 +196,7 @@ def test_an_update_in_either_form_goes_on_with_what_is_stored():
     assert changed["metadata"]["generation"] == 1
 
 
-def test_a_definition_can_move_on_from_preserving_but_not_back():
+def test_preserve_unknown_fields_can_be_turned_off_but_not_on():
     old = stored(old_form(version="v1"))
     moved, errors = update(definition(), old)
     assert errors == []
@@ -240,7 +240,7 @@ def _old_forms(draw):
 
 
 @given(_old_forms())
-def test_what_is_shown_means_what_was_sent(obj):
+def test_conversion_keeps_the_meaning_of_a_definition(obj):
     hub = decoded(obj)
     v1beta1.unmark(hub)
     again = to_v1(from_v1(hub))
@@ -264,7 +264,7 @@ def test_conversion_leaves_its_argument_alone(obj):
     assert hub == kept
 
 
-def test_nothing_with_marks_is_stored():
+def test_internal_marks_are_not_stored():
     obj = stored(old_form(version="v1"))
     assert not is_marked(obj)
     assert "version" not in obj["spec"]

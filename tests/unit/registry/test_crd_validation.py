@@ -19,14 +19,14 @@ CORPUS = json.loads(Path(__file__).with_name("crd_corpus.json").read_text("utf-8
 
 
 @pytest.mark.parametrize("name", CORPUS["refused"])
-def test_a_wrong_definition_is_refused_with_every_cause_of_the_reference(name):
+def test_an_invalid_definition_is_refused_with_every_cause_of_kube_apiserver(name):
     case = CORPUS["refused"][name]
     _, errors = create(case["object"])
     assert causes(errors) == case["causes"]
 
 
 @pytest.mark.parametrize("name", CORPUS["accepted"])
-def test_a_right_definition_gets_the_defaults_and_warnings_of_the_reference(name):
+def test_a_valid_definition_gets_the_defaults_and_warnings_of_kube_apiserver(name):
     case = CORPUS["accepted"][name]
     obj, errors = create(case["object"])
     assert errors == []
@@ -35,7 +35,7 @@ def test_a_right_definition_gets_the_defaults_and_warnings_of_the_reference(name
 
 
 @pytest.mark.parametrize("name", CORPUS["updates"])
-def test_an_update_is_judged_as_the_reference_does(name):
+def test_an_update_is_validated_as_in_kube_apiserver(name):
     case, old = CORPUS["updates"][name], CORPUS["stored"]
     obj, errors = update(case["new"], old)
     assert causes(errors) == case["causes"]
@@ -44,7 +44,7 @@ def test_an_update_is_judged_as_the_reference_does(name):
         assert obj["status"]["storedVersions"] == case["storedVersions"]
 
 
-def test_the_message_lists_all_that_is_wrong_at_once():
+def test_the_message_lists_all_errors():
     _, errors = create(definition(scope="Galaxy", versions=[]))
     refusal = Invalid.of(GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"), "things.example.dev", errors)
     assert str(refusal) == (
@@ -130,7 +130,7 @@ def test_selectable_fields_beyond_the_limit_stay_when_they_were_stored_so():
     ],
     ids=["set of objects", "key without default", "default with unknown field"],
 )
-def test_what_is_stored_already_may_stay(wrong):
+def test_stored_invalid_values_may_stay(wrong):
     broken = version(schema={"type": "object", "properties": {"a": wrong}})
     old = stored(definition())
     assert update(definition(versions=[broken]), old)[1] != []
@@ -138,7 +138,7 @@ def test_what_is_stored_already_may_stay(wrong):
     assert update(definition(versions=[broken]), old)[1] == []
 
 
-def test_a_status_is_judged_by_its_names_and_always_names_the_stored_versions():
+def test_a_status_is_validated_by_its_names_and_always_has_stored_versions():
     old = stored(definition())
     bare = {key: value for key, value in old.items() if key != "status"}
     STRATEGY.prepare_status(None, bare, old)
@@ -158,12 +158,12 @@ def _deep(levels):
     return props
 
 
-def test_a_schema_as_deep_as_a_body_may_be_is_judged():
+def test_a_schema_of_the_greatest_depth_is_validated():
     _, errors = create(definition(versions=[version(schema=_deep(110))]))
     assert errors == []
 
 
-def test_thousands_of_versions_are_judged_one_by_one():
+def test_thousands_of_versions_are_each_validated():
     versions = [version(f"v{index}", storage=index == 0) for index in range(1, 3000)]
     _, errors = create(definition(versions=[version(), *versions[1:]]))
     assert errors == []
@@ -174,7 +174,7 @@ def test_thousands_of_versions_that_repeat_a_name_are_shown_once():
     assert [error.field for error in errors] == ["spec.versions"]
 
 
-def test_a_key_of_a_hundred_thousand_letters_above_many_faults_does_not_multiply():
+def test_a_long_key_above_many_errors_does_not_multiply_the_message():
     faults = {f"p{index}": {"type": "strange"} for index in range(2000)}
     props = {"type": "object", "properties": {"k" * 100_000: {"type": "object", "properties": faults}}}
     _, errors = create(definition(versions=[version(schema=props)]))

@@ -59,7 +59,7 @@ def test_replicas_that_are_missing_cannot_be_read(parts):
     assert PATHS.shown(custom(**parts))["spec"] == {}
 
 
-def test_a_write_that_never_says_how_many_is_refused():
+def test_a_scale_write_must_set_replicas_if_the_object_has_none():
     begun = PATHS.current(custom(spec={}))
     with pytest.raises(BadRequest, match=r'the spec replicas field ".spec.size.num" cannot be empty'):
         PATHS.write(custom(spec={}), begun)
@@ -77,7 +77,7 @@ def test_writing_changes_the_replicas_only():
     assert scaled == custom(spec={"size": {"num": 9, "unit": "racks"}, "other": 1})
 
 
-def test_writing_without_replicas_means_none():
+def test_writing_without_replicas_means_zero():
     assert PATHS.write(custom(), {"metadata": {}, "spec": {}})["spec"] == {"size": {"num": 0}}
     assert PATHS.write(custom(), {})["spec"] == {"size": {"num": 0}}
 
@@ -110,7 +110,7 @@ def test_a_number_cannot_be_written_below_a_null():
         ([], "Invalid value: 0: .spec.size.num accessor error: [] is of the type []interface {}, expected int64"),
     ],
 )
-def test_replicas_that_are_no_count_are_invalid(num, body):
+def test_replicas_that_are_not_a_count_are_invalid(num, body):
     obj = custom(spec={"size": {"num": num}})
     assert [(error.field, error.body) for error in PATHS.errors(obj)] == [(".spec.size.num", body)]
 
@@ -128,7 +128,7 @@ def test_a_path_that_leads_through_something_else_is_invalid():
         PATHS.read(custom(spec={"size": 5}))
 
 
-def test_the_status_is_judged_apart():
+def test_the_status_replicas_are_validated_separately():
     obj = custom(spec={"size": {"num": -1}}, status={"num": -5, "sel": 7})
     assert [str(error) for error in PATHS.status_errors(obj)] == [
         ".status.num: Invalid value: -5: should be a non-negative integer",
@@ -137,6 +137,6 @@ def test_the_status_is_judged_apart():
     assert [error.field for error in PATHS.errors(obj)] == [".spec.size.num", ".status.num", ".status.sel"]
 
 
-def test_nothing_is_wrong_with_an_object_that_has_none_of_it():
+def test_an_object_without_replicas_is_valid():
     assert PATHS.errors(custom()) == []
     assert PATHS.errors(custom(spec={"size": {"num": 0}}, status={"num": 2147483647, "sel": ""})) == []

@@ -62,7 +62,7 @@ def schema_of(obj, index):
 
 
 @in_a_shop
-async def test_a_resource_says_what_its_definition_says(shop):
+async def test_a_resource_has_the_names_scope_and_verbs_of_its_definition(shop):
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     full = version("v1", storage=True, subresources={"status": {}, "scale": scale})
     await shop.define(definition(versions=[full], shortNames=["wd"], categories=["all"], listKind="Widgets"))
@@ -108,7 +108,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "concerned"), CHANGES)
-def test_a_change_replaces_the_versions_it_concerns_and_no_other(change, concerned):
+def test_a_change_replaces_only_the_changed_versions(change, concerned):
     async def main():
         shop = Shop()
         await shop.catalog.load()
@@ -144,13 +144,13 @@ async def test_a_version_that_stays_finds_its_schema_in_the_newer_definition(sho
 
 
 @in_a_shop
-async def test_nothing_is_compiled_until_somebody_writes(shop):
+async def test_schemas_are_compiled_on_the_first_write(shop):
     await shop.define(definition())
     assert set(vars(shop.found().custom.schema)) == {"_load", "_preserve_unknown"}
 
 
 @in_a_shop
-async def test_a_definition_that_begins_to_go_keeps_its_resources(shop):
+async def test_a_terminating_definition_keeps_its_resources(shop):
     await shop.define(definition(versions=TWO))
     before = shop.found()
     await writepath.delete(shop.write("DELETE", NAME, DeleteOptions()))
@@ -160,7 +160,7 @@ async def test_a_definition_that_begins_to_go_keeps_its_resources(shop):
 
 
 @in_a_shop
-async def test_a_removed_definition_leaves_nothing(shop):
+async def test_a_deleted_definition_leaves_no_resources(shop):
     groups = set(shop.catalog.groups)
     item = await shop.define(definition(versions=TWO))
     prefix = shop.found().stored.prefix
@@ -174,7 +174,7 @@ async def test_a_removed_definition_leaves_nothing(shop):
 
 
 @in_a_shop
-async def test_a_group_of_ours_is_not_extended_at_a_version_of_ours(shop):
+async def test_a_built_in_group_version_is_not_extended(shop):
     group = "networking.k8s.io"
     ours = set(shop.catalog.groups[group]["v1"])
     crd = definition(group=group, versions=[version("v1", storage=True), version("v7")])
@@ -188,7 +188,7 @@ async def test_a_group_of_ours_is_not_extended_at_a_version_of_ours(shop):
     assert "v7" not in shop.catalog.groups[group]
 
 
-def test_what_is_stored_is_served_after_loading():
+def test_stored_definitions_are_served_after_loading():
     async def main():
         storage = MemoryStorage()
         first = Shop(storage)
@@ -227,7 +227,7 @@ def test_deprecated_versions_point_to_a_better_one_if_there_is_one(versions, nam
     run(main())
 
 
-def test_a_converter_is_made_of_what_the_definition_says():
+def test_a_converter_is_built_from_the_definition():
     asked = []
 
     class Converter:

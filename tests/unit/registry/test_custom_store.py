@@ -123,7 +123,7 @@ async def changed(store, **spec):
 
 
 @on_a_shelf
-async def test_what_was_written_by_todays_rules_is_shown_as_the_bytes_it_is_stored_as(shelf):
+async def test_an_object_written_by_the_current_schema_is_served_as_stored_bytes(shelf):
     (store,) = shelf.stores({"v1": ONE})
     item = await created(store, widget(size=1, colour="blue"))
     assert store.body(item) is item.body
@@ -132,7 +132,7 @@ async def test_what_was_written_by_todays_rules_is_shown_as_the_bytes_it_is_stor
 
 
 @on_a_shelf
-async def test_what_was_written_by_other_rules_is_shaped_once(shelf):
+async def test_an_object_written_by_another_schema_is_pruned_and_defaulted_once(shelf):
     (old,) = shelf.stores({"v1": record(spec=record(size=INTEGER, gone=STRING))})
     item = await created(old, widget(size=1, gone="x"))
     (new,) = shelf.stores({"v1": ONE})
@@ -143,7 +143,7 @@ async def test_what_was_written_by_other_rules_is_shaped_once(shelf):
 
 
 @on_a_shelf
-async def test_rules_that_change_nothing_about_an_object_share_its_bytes(shelf):
+async def test_schemas_that_do_not_change_an_object_share_its_bytes(shelf):
     (old,) = shelf.stores({"v1": ONE})
     item = await created(old, widget(size=1, colour="blue"))
     (new,) = shelf.stores({"v1": record(spec=record(size=INTEGER, colour=STRING, more=STRING))})
@@ -153,14 +153,14 @@ async def test_rules_that_change_nothing_about_an_object_share_its_bytes(shelf):
 
 
 @on_a_shelf
-async def test_reading_prunes_and_fills_in_by_the_stored_version_and_prunes_by_the_one_asked_for(shelf):
+async def test_reading_prunes_and_defaults_by_the_stored_version_and_prunes_by_the_requested_one(shelf):
     first, second = shelf.stores({"v1": ONE, "v2": TWO})
     item = await created(first, widget(size=1, colour="blue"))
     assert second.decode(item) == {**first.decode(item), "apiVersion": f"{GROUP}/v2", "spec": {"size": 1}}
 
 
 @on_a_shelf
-async def test_an_object_in_a_version_that_is_gone_is_shown_as_it_is(shelf):
+async def test_an_object_in_a_removed_version_is_served_unchanged(shelf):
     (old,) = shelf.stores({"v0": ONE}, storage="v0")
     item = await created(old, widget("v0", size=1))
     (new,) = shelf.stores({"v1": TWO})
@@ -169,7 +169,7 @@ async def test_an_object_in_a_version_that_is_gone_is_shown_as_it_is(shelf):
 
 
 @on_a_shelf
-async def test_forms_of_rules_long_gone_are_forgotten(shelf):
+async def test_cached_forms_of_old_schemas_are_dropped(shelf):
     (first,) = shelf.stores({"v1": ONE})
     item = await created(first, widget(size=1, colour="blue"))
     for number in range(3 * MOST_FORMS):
@@ -194,7 +194,7 @@ async def test_a_deletion_is_shown_with_its_own_revision_in_every_form(shelf):
 
 
 @on_a_shelf
-async def test_objects_are_kept_in_the_storage_version_without_what_it_does_not_know(shelf):
+async def test_objects_are_stored_in_the_storage_version_without_its_unknown_fields(shelf):
     first, second = shelf.stores({"v1": ONE, "v2": TWO})
     item = await created(second, widget("v2", size=1, extra="mine"))
     assert item.version == f"{GROUP}/v1"
@@ -204,7 +204,7 @@ async def test_objects_are_kept_in_the_storage_version_without_what_it_does_not_
 
 
 @on_a_shelf
-async def test_writing_does_not_change_what_the_writer_holds(shelf):
+async def test_writing_does_not_change_the_callers_object(shelf):
     _, second = shelf.stores({"v1": ONE, "v2": TWO})
     obj = widget("v2", size=1, extra="mine")
     await created(second, obj)
@@ -212,7 +212,7 @@ async def test_writing_does_not_change_what_the_writer_holds(shelf):
 
 
 @on_a_shelf
-async def test_a_change_of_nothing_moves_an_object_to_the_storage_version(shelf):
+async def test_an_update_without_changes_migrates_to_the_storage_version(shelf):
     first, _ = shelf.stores({"v1": ONE, "v2": ONE})
     before = await created(first, widget(size=1, colour="blue"))
     first, second = shelf.stores({"v1": ONE, "v2": ONE}, storage="v2")
@@ -225,7 +225,7 @@ async def test_a_change_of_nothing_moves_an_object_to_the_storage_version(shelf)
 
 
 @on_a_shelf
-async def test_a_change_of_nothing_stores_what_is_filled_in_today(shelf):
+async def test_an_update_without_changes_stores_new_defaults(shelf):
     (old,) = shelf.stores({"v1": record(spec=record(size=INTEGER))})
     before = await created(old, widget(size=1))
     (new,) = shelf.stores({"v1": ONE})
@@ -236,7 +236,7 @@ async def test_a_change_of_nothing_stores_what_is_filled_in_today(shelf):
 
 
 @on_a_shelf
-async def test_nulls_that_reading_drops_are_not_shown_after_writing(shelf):
+async def test_nulls_pruned_on_read_are_not_returned_by_writes(shelf):
     (store,) = shelf.stores({"v1": record(spec={"type": "object", "properties": {"any": {}}})})
     item = await created(store, widget(any=None))
     assert store.decode(item)["spec"] == {}
@@ -334,7 +334,7 @@ async def test_a_write_after_the_definition_was_deleted_is_refused(shelf):
 
 
 @on_a_shelf
-async def test_a_lost_race_for_the_object_itself_is_decided_again(shelf):
+async def test_a_lost_race_for_the_object_is_retried(shelf):
     (store,) = shelf.stores({"v1": ONE})
     await created(store, widget(size=1))
     shelf.before_the_next_commit(lambda: changed(store, size=3))
@@ -366,7 +366,7 @@ class Renaming:
 
 
 @on_a_shelf
-async def test_what_a_webhook_converts_is_prepared_in_one_go_and_remembered(shelf):
+async def test_objects_converted_by_a_webhook_are_prepared_together_and_cached(shelf):
     converter = Renaming()
     schemas = {"v1": record(spec=record(size=INTEGER)), "v2": record(spec=record(count=INTEGER))}
     first, second = shelf.stores(schemas, converter=converter)
@@ -385,7 +385,7 @@ async def test_what_a_webhook_converts_is_prepared_in_one_go_and_remembered(shel
 
 
 @on_a_shelf
-async def test_what_is_written_in_a_converted_version_is_kept_in_the_storage_version(shelf):
+async def test_writes_in_a_converted_version_are_stored_in_the_storage_version(shelf):
     converter = Renaming()
     schemas = {"v1": record(spec=record(size=INTEGER)), "v2": record(spec=record(count=INTEGER))}
     first, second = shelf.stores(schemas, converter=converter)

@@ -100,7 +100,7 @@ def test_a_number_cell_is_written_without_a_fraction_when_it_has_none(value, sho
 
 
 @pytest.mark.parametrize(("value", "shown"), [(True, True), (False, False), (1, None), ("true", None), (None, None)])
-def test_a_boolean_cell_takes_nothing_else(value, shown):
+def test_a_boolean_cell_shows_booleans_only(value, shown):
     assert cell("boolean", value) is shown
 
 
@@ -132,7 +132,7 @@ def test_of_several_values_the_first_is_shown():
     assert cell("string", [{"n": "a"}, {"n": "b"}], ".spec.value[*].n") == "a"
 
 
-def test_a_path_that_does_not_fit_leaves_the_cell_empty():
+def test_a_path_without_a_match_leaves_the_cell_empty():
     assert cell("string", [], ".spec.value[0]") is None
     assert cell("string", {"a": 1}, ".spec.value[?(@.a)]") is None
 

@@ -78,7 +78,7 @@ def _bench(strategy, scenario, *finalizers):
     run(main())
 
 
-def test_plain_object_goes_at_once():
+def test_object_without_finalizers_is_deleted_at_once():
     async def scenario(bench):
         written = await bench.delete()
         assert written.deleted
@@ -91,7 +91,7 @@ def test_plain_object_goes_at_once():
     _bench(Strategy(), scenario)
 
 
-def test_grace_ends_when_it_was_granted():
+def test_grace_period_ends_as_granted():
     async def scenario(bench):
         written = await bench.delete()
         assert not written.deleted
@@ -111,7 +111,7 @@ def test_grace_ends_when_it_was_granted():
     _bench(Graceful(), scenario)
 
 
-def test_finalizers_outlast_the_grace():
+def test_finalizers_outlast_the_grace_period():
     async def scenario(bench):
         await bench.delete()
         written = await bench.delete(grace_period=0)
@@ -168,7 +168,7 @@ POLICIES = st.sampled_from([None, "Orphan", "Foreground", "Background"])
 
 
 @given(FINALIZERS, POLICIES, st.sampled_from([None, True, False]), st.sampled_from([Strategy, Orphaning, Unowned]))
-def test_policy_decides_its_two_finalizers_and_no_others(finalizers, policy, orphan, kind):
+def test_propagation_policy_sets_its_two_finalizers_only(finalizers, policy, orphan, kind):
     bench = Bench(kind())
     options = DeleteOptions(propagation=None if orphan is not None else policy, orphan=orphan)
     wanted = wanted_finalizers(bench.store.strategy, list(finalizers), options)
@@ -194,7 +194,7 @@ def test_members_of_a_collection_have_no_preconditions():
 
 
 @given(st.lists(st.sampled_from([None, 0, 1, 10, 29, 30, 100]), min_size=1, max_size=6), st.integers(0, 40))
-def test_end_of_an_object_never_moves_away(graces, pause):
+def test_deletion_timestamp_is_never_extended(graces, pause):
     async def main():
         bench = await Bench(Graceful()).start()
         end = None

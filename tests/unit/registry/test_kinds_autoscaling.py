@@ -104,7 +104,7 @@ def test_rules(spec, wrong):
     assert create_errors(STRATEGY, _scaler(**spec)) == wrong
 
 
-def test_a_target_accepted_before_may_stay():
+def test_a_stored_invalid_target_may_stay():
     old = _scaler(scaleTargetRef={"kind": "Deployment", "name": "d"}, minReplicas=1, metrics=[cpu_metric(1)])
     renamed = copy.deepcopy(old)
     renamed["spec"]["scaleTargetRef"]["name"] = "e"
@@ -218,7 +218,7 @@ METRICS = st.one_of(
 
 
 @given(st.lists(METRICS, min_size=1, max_size=4))
-def test_metrics_survive_the_way_through_v1(metrics):
+def test_metrics_round_trip_through_v1(metrics):
     scaler = {
         "apiVersion": "autoscaling/v2",
         "metadata": {"name": "a"},

@@ -92,7 +92,7 @@ def test_defaults_depend_on_each_other(spec: dict[str, Any], expected: dict[str,
     assert {key: obj["spec"].get(key) for key in expected} == expected
 
 
-def test_conditions_of_failure_rules_are_true_unless_said_otherwise():
+def test_conditions_of_pod_failure_policies_default_to_true():
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
     obj = job(podFailurePolicy={"rules": [rule]})
     JOB.default(obj)
@@ -287,11 +287,11 @@ NEEDS_INDEXED = "requires indexed completion mode"
         ),
     ],
 )
-def test_a_wrong_job_is_refused_in_the_known_words(spec: dict[str, Any], texts: list[str]):
+def test_an_invalid_job_is_refused_with_the_messages_of_kubernetes(spec: dict[str, Any], texts: list[str]):
     assert create(job(**spec)) == texts
 
 
-def test_an_indexed_job_leaves_room_for_the_index_in_hostnames():
+def test_the_name_of_an_indexed_job_leaves_space_for_the_index_in_hostnames():
     obj = job(**INDEXED)
     obj["metadata"]["name"] = "j" * 62
     obj["spec"]["manualSelector"] = False
@@ -327,7 +327,7 @@ def test_wrong_index_lists(text: str, why: str):
 # -- Job: updates -----------------------------------------------------------------------------------------------------
 
 
-def test_what_may_change_in_a_job():
+def test_mutable_fields_of_a_job():
     assert update(stored(), parallelism=7, suspend=True, activeDeadlineSeconds=9, backoffLimit=1) == []
 
 
@@ -339,7 +339,7 @@ def test_what_may_change_in_a_job():
         ({"managedBy": "a.io/b"}, 'spec.managedBy: Invalid value: "a.io/b": field is immutable'),
     ],
 )
-def test_what_may_not_change_in_a_job(spec: dict[str, Any], start: str):
+def test_immutable_fields_of_a_job(spec: dict[str, Any], start: str):
     assert update(stored(), **spec) == [start]
 
 
@@ -350,7 +350,7 @@ def test_completions_of_an_indexed_job_change_with_its_parallelism():
     assert update(old, completions=3, parallelism=2) == [refusal]
 
 
-def test_the_template_is_fixed():
+def test_the_template_is_immutable():
     old = stored()
     new = copy.deepcopy(old["spec"]["template"])
     new["spec"]["containers"][0]["image"] = "j:2"
@@ -396,7 +396,7 @@ def report(status: dict[str, Any], before: dict[str, Any] | None = None, **spec:
         ({"failed": 1, "startTime": START, "conditions": FAILED}, {"startTime": START, "active": 1}),
     ],
 )
-def test_ordinary_reports_about_jobs(status: dict[str, Any], before: dict[str, Any]):
+def test_valid_status_updates_of_jobs(status: dict[str, Any], before: dict[str, Any]):
     assert report(status, before) == []
 
 
@@ -464,7 +464,7 @@ def test_ordinary_reports_about_jobs(status: dict[str, Any], before: dict[str, A
         ),
     ],
 )
-def test_reports_about_jobs_that_make_no_sense(status: dict[str, Any], before: dict[str, Any], text: str):
+def test_invalid_status_updates_of_jobs(status: dict[str, Any], before: dict[str, Any], text: str):
     assert text in report(status, before)
 
 

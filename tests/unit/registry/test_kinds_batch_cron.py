@@ -69,7 +69,7 @@ def test_intervals(text: str, seconds: float):
         ),
     ],
 )
-def test_schedules_that_cannot_be_read_say_why(text: str, why: str):
+def test_invalid_schedules_have_a_reason(text: str, why: str):
     with pytest.raises(ScheduleError) as caught:
         parse_schedule(text)
     assert str(caught.value) == why

@@ -37,7 +37,7 @@ CERTIFICATE = _pem(
 SPEC = {"request": REQUEST, "signerName": "example.com/signer", "usages": ["client auth"]}
 
 
-def test_who_asks_is_written_down():
+def test_the_requesting_user_is_recorded():
     obj, errors = created(
         STRATEGY,
         thing(spec={**SPEC, "username": "liar", "extra": {"a": ["b"]}}, status={"certificate": CERTIFICATE}),
@@ -115,7 +115,7 @@ def test_approval_changes_conditions_only():
     assert obj["status"] == {"conditions": [stamped]}
 
 
-def test_decisions_are_not_unmade():
+def test_approval_conditions_are_not_removed():
     old = thing(spec=SPEC, status={"conditions": [{"type": "Approved", "status": "True"}]})
     assert _approve(old)[1] == ['status.conditions: Forbidden: updates may not remove a condition of type "Approved"']
     both = ({"type": "Approved", "status": "True"}, {"type": "Denied", "status": "False"})
@@ -125,7 +125,7 @@ def test_decisions_are_not_unmade():
     ]
 
 
-def test_signers_set_the_certificate_once_and_no_decisions():
+def test_signers_set_the_certificate_once_and_no_approval():
     old = thing(spec=SPEC, status={})
     signed = thing(spec=SPEC, status={"certificate": CERTIFICATE})
     assert status_errors(STRATEGY, signed, old) == []

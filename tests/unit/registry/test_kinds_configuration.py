@@ -45,7 +45,7 @@ def test_config_map_rules(fields, wrong):
     assert create_errors(CONFIG, thing(**fields)) == wrong
 
 
-def test_immutable_config_map_stays():
+def test_immutable_config_map_cannot_change():
     old = thing(data={"a": "1"}, immutable=True)
     frozen = "field is immutable when `immutable` is set"
     assert update_errors(CONFIG, thing(data={"a": "1"}, immutable=True), old) == []
@@ -56,7 +56,7 @@ def test_immutable_config_map_stays():
     ]
 
 
-def test_string_data_is_folded_into_data():
+def test_string_data_is_merged_into_data():
     obj, errors = created(SECRET, thing(stringData={"a": "plain", "b": "ü"}, data={"a": "b2xk", "c": "Yw=="}))
     assert errors == []
     assert obj["data"] == {"a": _b64("plain"), "b": _b64("ü"), "c": "Yw=="}

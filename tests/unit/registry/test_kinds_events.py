@@ -21,7 +21,7 @@ NEW = {
 }
 
 
-def test_the_two_dialects_translate():
+def test_core_and_events_k8s_io_events_convert():
     core = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -53,7 +53,7 @@ def test_the_two_dialects_translate():
 @given(
     st.dictionaries(st.sampled_from(sorted({*NEW, "message", "source", "count", "series", "related"})), st.integers())
 )
-def test_translation_there_and_back_loses_nothing(fields):
+def test_event_conversion_round_trips(fields):
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, **fields}
     assert to_core_v1(to_events_v1(event)) == event
 
@@ -89,7 +89,7 @@ def test_core_rules(namespace, fields, wrong):
     assert create_errors(CORE, thing(namespace=namespace, **fields)) == wrong
 
 
-def test_new_api_wants_new_events():
+def test_events_k8s_io_needs_new_event_fields():
     assert create_errors(EVENTS, thing(**NEW)) == []
     old_style = {"involvedObject": ABOUT, "count": 2, "firstTimestamp": "t", "source": {"host": "h"}, "type": "X"}
     assert create_errors(EVENTS, thing(**old_style)) == [
@@ -105,7 +105,7 @@ def test_new_api_wants_new_events():
     ]
 
 
-def test_new_api_lets_only_the_series_grow():
+def test_events_k8s_io_allows_changes_of_the_series_only():
     old = thing(**NEW)
     series = {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}
     assert update_errors(EVENTS, {**old, "series": series}, old) == []

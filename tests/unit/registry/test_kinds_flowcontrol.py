@@ -104,7 +104,7 @@ def test_level_rules(name, spec, wrong):
     assert create_errors(LEVEL, thing(name, spec=spec)) == wrong
 
 
-def test_conditions_stand_once():
+def test_condition_types_are_unique():
     obj = thing(status={"conditions": [{"type": "A"}, {"type": "A"}, {}]})
     expected = [
         'status.conditions[1].type: Duplicate value: "A"',

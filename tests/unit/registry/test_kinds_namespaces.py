@@ -13,7 +13,7 @@ def _namespace(name="a", **fields):
     return {"metadata": {"name": name}, **fields}
 
 
-def test_new_namespace_is_active_labelled_and_held():
+def test_new_namespace_is_active_with_label_and_finalizer():
     obj, errors = created(STRATEGY, _namespace(status={"phase": "Terminating"}))
     assert errors == []
     assert obj == {
@@ -30,7 +30,7 @@ def test_label_cannot_be_changed_or_removed():
     assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "a", "x": "y"}
 
 
-def test_own_finalizers_keep_company():
+def test_finalizers_of_the_client_are_kept_beside_the_kubernetes_one():
     obj, errors = created(STRATEGY, _namespace(spec={"finalizers": ["example.com/x"]}))
     assert obj["spec"]["finalizers"] == ["example.com/x", "kubernetes"]
     assert errors == []

@@ -103,7 +103,7 @@ def test_ingress_class_rules(spec, wrong):
     assert create_errors(CLASS, thing(spec=spec)) == wrong
 
 
-def test_ingress_class_controller_is_final():
+def test_ingress_class_controller_is_immutable():
     old = thing(spec={"controller": "a.b/c"})
     assert update_errors(CLASS, thing(spec={"controller": "a.b/d"}), old) == [
         'spec.controller: Invalid value: "a.b/d": field is immutable'
@@ -162,7 +162,7 @@ def test_network_policy_rules(spec, wrong):
     assert create_errors(POLICY, thing(spec=spec)) == wrong
 
 
-def test_networks_accepted_before_may_stay():
+def test_stored_invalid_networks_may_stay():
     old = thing(spec=_from(ipBlock={"cidr": "10.0.0.1/8"}))
     assert update_errors(POLICY, old, old) == []
     assert update_errors(POLICY, old, thing(spec={})) != []

@@ -82,7 +82,7 @@ def test_node_is_selectable_by_schedulability():
     assert NODE.selectable(thing(spec={})) == {"spec.unschedulable": "false"}
 
 
-def test_runtime_class_handler_is_required_and_final():
+def test_runtime_class_handler_is_required_and_immutable():
     assert create_errors(RUNTIME, thing()) == ["handler: Required value"]
     assert create_errors(RUNTIME, thing(handler="runc")) == []
     assert update_errors(RUNTIME, thing(handler="b"), thing(handler="a")) == [

@@ -111,7 +111,7 @@ def test_host_network_copies_container_ports_to_the_host():
     ]
 
 
-def test_probes_and_hooks_are_completed():
+def test_probes_and_hooks_get_defaults():
     container = {
         "name": "c",
         "image": "i",
@@ -175,7 +175,7 @@ def test_probes_and_hooks_are_completed():
         ),
     ],
 )
-def test_volumes_are_completed(volume: dict[str, Any], expected: dict[str, Any]):
+def test_volumes_get_defaults(volume: dict[str, Any], expected: dict[str, Any]):
     spec = created(volumes=[{"name": "v", **volume}])["spec"]
     assert spec["volumes"] == [{"name": "v", **expected}]
 
@@ -232,7 +232,7 @@ def test_quality_of_service(resources: list[dict[str, Any]], quality: str):
     assert created(containers=containers)["status"]["qosClass"] == quality
 
 
-def test_a_gated_pod_says_why_it_is_not_scheduled():
+def test_a_gated_pod_has_a_scheduling_gated_condition():
     status = created(schedulingGates=[{"name": "example.com/wait"}])["status"]
     assert status["conditions"] == [
         {

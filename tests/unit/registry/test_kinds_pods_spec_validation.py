@@ -361,7 +361,7 @@ VOLUMES = [
 
 
 @pytest.mark.parametrize(("spec", "texts"), SPECS + VOLUMES)
-def test_a_wrong_spec_is_refused_in_the_known_words(spec: dict[str, Any], texts: list[str]):
+def test_an_invalid_spec_is_refused_with_the_messages_of_kubernetes(spec: dict[str, Any], texts: list[str]):
     assert errors_of(spec) == texts
 
 

@@ -162,7 +162,7 @@ def test_a_resize_has_limits(resources: dict[str, Any], texts: list[str]):
     assert update(ResizeStrategy(), resized(old, **resources), old) == texts
 
 
-def test_containers_may_not_come_or_move_on_resize():
+def test_containers_may_not_be_added_or_moved_on_resize():
     pair = [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]
     old = stored(containers=pair)
     fewer = copy.deepcopy(old)
@@ -177,14 +177,14 @@ def test_containers_may_not_come_or_move_on_resize():
     ]
 
 
-def test_a_node_that_does_not_resize_is_believed():
+def test_a_resize_on_a_node_without_support_is_refused():
     old = sized(cpu="1")
     old["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {}}}]
     texts = update(ResizeStrategy(), resized(old, requests={"cpu": "2"}), old)
     assert texts == ["spec: Forbidden: Pod running on node without support for resize"]
 
 
-def test_pod_level_resources_may_change_but_not_go():
+def test_pod_level_resources_may_change_but_not_be_removed():
     old = stored(resources={"limits": {"cpu": "2"}, "requests": {"cpu": "1"}})
     grown = copy.deepcopy(old)
     grown["spec"]["resources"] = {"limits": {"cpu": "4"}, "requests": {"cpu": "1"}}
@@ -233,7 +233,7 @@ def test_binding_conflicts(spec: dict[str, Any], metadata: dict[str, Any], why: 
     assert caught.value.details == {"name": "p", "kind": "pods/binding"}
 
 
-def test_a_binding_must_make_sense():
+def test_an_invalid_binding_is_refused():
     assert [str(error) for error in validate_binding(binding({"kind": "Rack"}))] == [
         'target.kind: Unsupported value: "Rack": supported values: "Node", "<empty>"',
         "target.name: Required value",
@@ -265,7 +265,7 @@ def budget(name: str = "b", spec: dict[str, Any] | None = None, **status: Any) -
     }
 
 
-def test_without_a_budget_anything_goes():
+def test_without_a_disruption_budget_eviction_is_allowed():
     decision = evaluate_eviction(running(), [], NOW)
     assert decision.refusal is None
     assert decision.budget is None
@@ -279,7 +279,7 @@ def test_without_a_budget_anything_goes():
     ("phase", "deleting", "pinned"),
     [("Succeeded", False, False), ("Failed", False, False), ("Running", True, False), ("Pending", False, True)],
 )
-def test_pods_that_serve_nobody_skip_the_budget(phase: str, deleting: bool, pinned: bool):
+def test_finished_or_terminating_pods_skip_the_disruption_budget(phase: str, deleting: bool, pinned: bool):
     pod = running(**({"deletionTimestamp": STAMP} if deleting else {}))
     pod["status"]["phase"] = phase
     decision = evaluate_eviction(pod, [budget(disruptionsAllowed=0)], NOW)
@@ -319,7 +319,7 @@ def test_the_last_allowed_eviction_flips_the_condition():
     ]
 
 
-def test_two_budgets_are_one_too_many():
+def test_eviction_with_two_disruption_budgets_is_an_error():
     refusal = evaluate_eviction(running(), [budget("a"), budget("b")], NOW).refusal
     assert refusal is not None
     assert refusal.status() == {
@@ -332,7 +332,7 @@ def test_two_budgets_are_one_too_many():
     }
 
 
-def test_a_budget_that_lags_behind_asks_for_patience():
+def test_an_unobserved_disruption_budget_is_too_many_requests():
     refusal = evaluate_eviction(running(), [budget(observedGeneration=0)], NOW).refusal
     assert refusal is not None
     assert (refusal.code, refusal.message, refusal.retry_after) == (429, VIOLATES, 10)
@@ -368,7 +368,7 @@ def test_a_budget_that_lags_behind_asks_for_patience():
         ),
     ],
 )
-def test_an_exhausted_budget_explains_itself(status: dict[str, Any], message: str):
+def test_an_exhausted_disruption_budget_is_explained(status: dict[str, Any], message: str):
     refusal = evaluate_eviction(running(), [budget(disruptionsAllowed=0, **status)], NOW).refusal
     assert refusal is not None
     assert (refusal.code, refusal.message) == (429, VIOLATES)
@@ -377,7 +377,7 @@ def test_an_exhausted_budget_explains_itself(status: dict[str, Any], message: st
     }
 
 
-def test_unready_pods_may_go_when_the_rest_is_healthy_or_policy_says_so():
+def test_unready_pods_are_evicted_if_the_rest_is_healthy_or_by_policy():
     pod = running(ready=False)
     healthy = budget(disruptionsAllowed=0, desiredHealthy=2, currentHealthy=2)
     decision = evaluate_eviction(pod, [healthy], NOW)
@@ -391,7 +391,7 @@ def test_unready_pods_may_go_when_the_rest_is_healthy_or_policy_says_so():
     assert evaluate_eviction(running(), [lenient], NOW).refusal is not None
 
 
-def test_broken_budgets_forbid():
+def test_invalid_disruption_budgets_forbid_eviction():
     negative = evaluate_eviction(running(), [budget(disruptionsAllowed=-1)], NOW).refusal
     assert negative is not None
     assert negative.message == 'poddisruptionbudget.policy "b" is forbidden: pdb disruptions allowed is negative'
@@ -401,7 +401,7 @@ def test_broken_budgets_forbid():
     assert full.code == 403
 
 
-def test_an_evicted_pod_carries_the_reason():
+def test_an_evicted_pod_has_a_disruption_condition():
     marked = mark_evicted(running(), NOW)
     assert marked["status"]["conditions"][-1] == {
         "type": "DisruptionTarget",

@@ -93,7 +93,7 @@ def test_anything_else_is_refused_with_a_diff():
     assert errors[0].removeprefix(MAY_CHANGE).startswith("@@ ")
 
 
-def test_containers_may_not_come_or_go():
+def test_containers_may_not_be_added_or_removed():
     old = stored()
     more = [*old["spec"]["containers"], {"name": "d", "image": "i"}]
     refusal = "spec.containers: Forbidden: pod updates may not add or remove containers"
@@ -175,7 +175,7 @@ def report(old: dict[str, Any], **status: Any) -> tuple[dict[str, Any], list[str
     return new, [str(error) for error in STRATEGY.validate_status(a_write(), new, old)]
 
 
-def test_a_report_keeps_what_it_does_not_know():
+def test_a_status_update_keeps_metadata_and_observed_generation():
     old = stored()
     old["metadata"]["ownerReferences"] = [{"uid": "u"}]
     old["status"] |= {
@@ -234,7 +234,7 @@ def test_a_report_keeps_what_it_does_not_know():
         ),
     ],
 )
-def test_a_wrong_report_is_refused(status: dict[str, Any], texts: list[str]):
+def test_an_invalid_status_is_refused(status: dict[str, Any], texts: list[str]):
     assert report(stored(nodeName="n0"), **status)[1] == texts
 
 
@@ -242,7 +242,7 @@ def test_a_wrong_report_is_refused(status: dict[str, Any], texts: list[str]):
     ("policy", "exit_code", "is_fine"),
     [("Always", 0, True), ("OnFailure", 0, False), ("OnFailure", 1, True), ("Never", 1, False)],
 )
-def test_a_container_that_ended_for_good_stays_ended(policy: str, exit_code: int, is_fine: bool):
+def test_a_terminated_container_cannot_restart(policy: str, exit_code: int, is_fine: bool):
     old = stored(restartPolicy=policy)
     old["status"]["containerStatuses"] = [{"name": "c", "state": {"terminated": {"exitCode": exit_code}}}]
     errors = report(old, containerStatuses=[{"name": "c", "state": {"running": {}}}])[1]
@@ -338,11 +338,11 @@ def test_selectable_fields_are_the_declared_ones():
         ),
     ],
 )
-def test_advice(spec: dict[str, Any], texts: list[str]):
+def test_warnings_of_a_pod(spec: dict[str, Any], texts: list[str]):
     assert STRATEGY.warnings(stored(**spec), None) == texts
 
 
-def test_a_dotted_name_gets_advice_on_create_only():
+def test_a_dotted_name_is_warned_about_on_create_only():
     pod = stored()
     pod["metadata"]["name"] = "a.b"
     assert STRATEGY.warnings(pod, None) == [

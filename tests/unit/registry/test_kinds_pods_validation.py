@@ -467,5 +467,5 @@ CONTAINERS = [
 
 
 @pytest.mark.parametrize(("spec", "texts"), CONTAINERS)
-def test_a_wrong_container_is_refused_in_the_known_words(spec: dict[str, Any], texts: list[str]):
+def test_an_invalid_container_is_refused_with_the_messages_of_kubernetes(spec: dict[str, Any], texts: list[str]):
     assert errors_of(spec) == texts

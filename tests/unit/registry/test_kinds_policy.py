@@ -95,7 +95,7 @@ def test_priority_rules(name, fields, wrong):
     assert create_errors(PRIORITY, thing(name, "", **fields)) == wrong
 
 
-def test_priority_is_final():
+def test_priority_is_immutable():
     old, _ = created(PRIORITY, thing(value=1))
     assert old["preemptionPolicy"] == "PreemptLowerPriority"
     assert update_errors(PRIORITY, {**old, "value": 2, "preemptionPolicy": "Never"}, old) == [

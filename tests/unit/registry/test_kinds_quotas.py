@@ -59,7 +59,7 @@ def test_quota_rules(spec, wrong):
     assert create_errors(QUOTA, _quota(**spec)) == wrong
 
 
-def test_quota_scopes_are_final_in_any_order():
+def test_quota_scopes_are_immutable_in_any_order():
     old = _quota(scopes=["Terminating", "PriorityClass"])
     assert update_errors(QUOTA, _quota(scopes=["PriorityClass", "Terminating"]), old) == []
     assert update_errors(QUOTA, _quota(scopes=["Terminating"]), old) == [

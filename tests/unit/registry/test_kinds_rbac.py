@@ -110,7 +110,7 @@ def test_binding_rules(strategy, fields, wrong):
     assert create_errors(strategy, thing(**fields)) == wrong
 
 
-def test_role_reference_is_final():
+def test_role_reference_is_immutable():
     old = thing(roleRef={**REFERENCE, "name": "rolemaker"})
     assert update_errors(CLUSTER_BINDING, thing(roleRef=REFERENCE), old) == [
         f'roleRef: Invalid value: {{"APIGroup":"{GROUP}","Kind":"ClusterRole","Name":"view"}}: cannot change roleRef'

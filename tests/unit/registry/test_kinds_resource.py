@@ -36,7 +36,7 @@ def test_requests_ask_for_one_device():
     assert template["spec"]["spec"] == obj["spec"]
 
 
-def test_claims_and_templates_are_final():
+def test_claims_and_templates_are_immutable():
     old, _ = created(CLAIM, thing(spec=_spec()))
     assert update_errors(CLAIM, thing(spec=_spec()), old) == []
     (error,) = update_errors(CLAIM, thing(spec=_spec("tpu")), old)
@@ -46,7 +46,7 @@ def test_claims_and_templates_are_final():
     assert len(update_errors(TEMPLATE, thing(spec={"spec": _spec("tpu")}), old)) == 1
 
 
-def test_slices_stay_where_they_are():
+def test_slice_driver_and_pool_are_immutable():
     old = thing(spec={"driver": "d", "nodeName": "n", "pool": {"name": "p"}})
     wanted = thing(spec={"driver": "e", "nodeName": "n", "pool": {"name": "q"}})
     assert update_errors(SLICE, wanted, old) == [

@@ -33,7 +33,7 @@ def test_rules_review_needs_a_namespace():
 ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 
 
-def test_access_review_needs_somebody_and_something():
+def test_access_review_needs_a_subject_and_attributes():
     authorization.check_subject_access_review(_review(user="u", resourceAttributes=RESOURCE))
     authorization.check_subject_access_review(
         _review(groups=["g"], nonResourceAttributes={"path": "/x", "verb": "get"})

@@ -52,7 +52,7 @@ def test_load_balancer_may_do_without_node_ports():
     assert "nodePort" not in ServiceCluster().create(spec)["spec"]["ports"][0]
 
 
-def test_headless_services_take_nothing():
+def test_headless_services_allocate_nothing():
     spec = ServiceCluster().create({"clusterIP": "None", "selector": {"a": "b"}})["spec"]
     assert spec["clusterIPs"] == ["None"]
     assert spec["ipFamilies"] == ["IPv4"]
@@ -96,7 +96,7 @@ def test_refused_node_ports():
         assert refused.value.message == f'Service "b" is invalid: {text}'
 
 
-def test_a_refused_service_takes_nothing():
+def test_an_invalid_service_allocates_nothing():
     cluster = ServiceCluster()
     cluster.create({"ports": [{"port": 80, "nodePort": 30080}], "type": "NodePort"})
     taken = cluster.addresses
@@ -216,14 +216,14 @@ def test_an_unchanged_service_is_a_no_op():
         ),
     ],
 )
-def test_addresses_and_families_are_final(change, wrong):
+def test_addresses_and_families_are_immutable(change, wrong):
     cluster = ServiceCluster()
     old = cluster.create({"ports": PORT, "clusterIP": "10.0.0.7"})
     wanted = {**old, "spec": {**copy.deepcopy(old["spec"]), **change}}
     assert updated(cluster.strategy, wanted, old)[1] == wrong
 
 
-def test_class_and_health_check_port_are_final():
+def test_class_and_health_check_port_are_immutable():
     cluster = ServiceCluster()
     spec = {
         "ports": PORT,
@@ -368,7 +368,7 @@ def test_service_rules(spec, wrong):
     assert create_errors(ServiceCluster().strategy, thing(spec=spec)) == wrong
 
 
-def test_dry_run_shows_placeholders_and_takes_nothing():
+def test_dry_run_shows_placeholders_and_allocates_nothing():
     strategy = ServiceCluster().strategy
     spec = {"ports": PORT, "type": "LoadBalancer", "externalTrafficPolicy": "Local"}
     obj, errors = created(strategy, thing(spec=spec), dry_run=True)

@@ -48,7 +48,7 @@ def test_storage_class_rules(fields, wrong):
     assert create_errors(CLASS, thing(**fields)) == wrong
 
 
-def test_attributes_class_needs_parameters_and_never_changes():
+def test_attributes_class_needs_parameters_and_is_immutable():
     assert create_errors(VAC, thing(driverName="x")) == [
         "parameters: Required value: must contain at least one key/value pair"
     ]
@@ -59,7 +59,7 @@ def test_attributes_class_needs_parameters_and_never_changes():
     ]
 
 
-def test_attachment_has_one_source_for_ever():
+def test_attachment_source_is_immutable():
     spec = {"attacher": "x", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}
     old, errors = created(ATTACHMENT, thing(spec=spec))
     assert errors == []
@@ -111,7 +111,7 @@ def test_driver_tokens():
     assert "spec.serviceAccountTokenInSecrets is unset" in DRIVER.warnings(obj, None)[0]
 
 
-def test_node_drivers_keep_their_identity():
+def test_node_driver_identity_is_immutable():
     old = thing(spec={"drivers": [{"name": "x", "nodeID": "1"}]})
     assert create_errors(NODE, thing(spec={"drivers": [{"name": "x"}, {"name": "x", "nodeID": "1"}]})) == [
         "spec.drivers[0].nodeID: Required value",
@@ -123,7 +123,7 @@ def test_node_drivers_keep_their_identity():
     assert error == 'spec.drivers: Invalid value: {"name":"x","nodeID":"2"}: field is immutable'
 
 
-def test_capacity_is_of_one_class_and_place():
+def test_capacity_class_and_topology_are_immutable():
     old = thing(storageClassName="a", capacity="1Gi")
     assert create_errors(CAPACITY, thing(storageClassName="a", capacity="-1")) == [
         'capacity: Invalid value: "-1": must be greater than or equal to 0'

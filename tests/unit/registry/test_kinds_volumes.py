@@ -92,7 +92,7 @@ def test_volume_rules(change, wrong):
     assert create_errors(VOLUME, thing(spec=spec)) == wrong
 
 
-def test_volume_source_and_mode_are_final():
+def test_volume_source_and_mode_are_immutable():
     old, _ = created(VOLUME, thing(spec=DISK))
     wanted = copy.deepcopy(old)
     wanted["spec"]["hostPath"]["path"] = "/y"
@@ -160,7 +160,7 @@ def _claim(phase, **spec):
     return thing(spec={**WISH, "volumeMode": "Filesystem", **spec}, status={"phase": phase})
 
 
-def test_claim_spec_is_final_but_a_bound_one_may_grow():
+def test_claim_spec_is_immutable_but_a_bound_claim_may_grow():
     larger = {"resources": {"requests": {"storage": "2Gi"}}}
     assert update_errors(CLAIM, _claim("Bound", **larger), _claim("Bound")) == []
     (error,) = update_errors(CLAIM, _claim("Pending", **larger), _claim("Pending"))

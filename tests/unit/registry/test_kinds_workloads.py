@@ -261,7 +261,7 @@ def test_pods_of_long_running_workloads_restart_always(kind: str, named: str):
 
 
 @pytest.mark.parametrize("kind", [*APPS, "ReplicationController"])
-def test_the_template_is_judged_like_a_pod(kind: str):
+def test_the_template_is_validated_like_a_pod(kind: str):
     obj = workload(kind)
     obj["spec"]["template"]["spec"]["containers"] = []
     assert create(kind, obj) == ["spec.template.spec.containers: Required value"]
@@ -428,7 +428,7 @@ def test_claims_of_a_stateful_set_are_volumes_of_its_pods():
     assert create("StatefulSet", obj) == ['spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"']
 
 
-def test_a_stateful_set_may_scale_and_roll_but_not_move():
+def test_a_stateful_set_may_change_replicas_and_template_but_not_the_service_name():
     old = stored("StatefulSet", serviceName="svc")
     new = copy.deepcopy(old)
     new["spec"] |= {"replicas": 5, "minReadySeconds": 3, "ordinals": {"start": 2}, "revisionHistoryLimit": 1}
@@ -585,7 +585,7 @@ def test_counts_in_status_must_add_up(kind: str, status: dict[str, Any], old: di
     assert found[:2] == texts
 
 
-def test_templates_get_advice_with_their_path_when_they_are_new_or_changed():
+def test_new_or_changed_templates_get_warnings_with_their_path():
     obj = stored("Deployment")
     obj["spec"]["template"]["spec"]["nodeSelector"] = {"beta.kubernetes.io/arch": "x"}
     advice = [

@@ -31,7 +31,7 @@ def test_scale_shows_replicas_and_selector():
         ({"matchLabels": {"x": "y"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]}, "a,x=y"),
     ],
 )
-def test_selector_is_told_as_text(selector, text):
+def test_selector_is_shown_as_text(selector, text):
     assert scale_of(_object(spec={"selector": selector}))["status"]["selector"] == text
 
 

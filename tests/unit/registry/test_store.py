@@ -158,7 +158,7 @@ async def test_dry_run_reserves_nothing(bench):
 
 
 @scenario
-async def test_invalid_object_goes_no_further(bench):
+async def test_invalid_object_is_not_committed(bench):
     bench.strategy.errors = [invalid("spec.x", 1, "no")]
     with pytest.raises(Invalid):
         await bench.create()
@@ -201,7 +201,7 @@ async def test_update_that_changes_nothing_reserves_nothing(bench):
 
 
 @scenario
-async def test_builder_may_change_what_it_is_given(bench):
+async def test_update_builder_may_mutate_its_argument(bench):
     await bench.create(data={"k": "1"})
     before = bench.get()
 
@@ -215,7 +215,7 @@ async def test_builder_may_change_what_it_is_given(bench):
 
 
 @scenario
-async def test_true_is_not_one(bench):
+async def test_true_and_one_are_different_values(bench):
     await bench.create(immutable=True)
     await bench.update(lambda obj: obj.update(immutable=1))
     assert bench.get()["immutable"] == 1
@@ -277,7 +277,7 @@ async def test_version_may_not_be_given_to_a_new_object(bench):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%b", "a\nb"])
-def test_names_no_object_can_have_are_not_there(name):
+def test_invalid_names_are_not_found(name):
     async def main():
         bench = Bench()
         await bench.store.hub.load()
@@ -328,7 +328,7 @@ def test_store_is_a_dictionary_with_revisions(steps):
 
 
 @scenario
-async def test_companions_hear_of_a_deletion_though_its_request_was_cancelled(bench):
+async def test_companions_are_notified_of_a_deletion_whose_request_was_cancelled(bench):
     await bench.create()
     reached, go_on, heard = asyncio.Event(), asyncio.Event(), asyncio.Event()
     delete = bench.storage.delete

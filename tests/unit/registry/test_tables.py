@@ -118,12 +118,12 @@ def shown(column: Column) -> str:
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_every_kind_has_the_columns_of_the_reference(kind):
+def test_every_kind_has_the_columns_of_kube_apiserver(kind):
     assert "; ".join(shown(column) for column in find(kind).columns) == COLUMNS[kind]
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_every_column_says_what_it_shows(kind):
+def test_every_column_has_a_description(kind):
     for column in find(kind).columns:
         assert column.description.endswith("."), column
 
@@ -171,7 +171,7 @@ def test_flow_schemas_are_shown_in_the_order_they_are_matched():
 
 
 @given(st.lists(st.tuples(st.text(alphabet="abc", max_size=3), st.integers(0, 3)), max_size=8))
-def test_arranging_keeps_every_item_once(pairs):
+def test_sorting_keeps_every_item_once(pairs):
     items = [item(name, precedence) for name, precedence in pairs]
     arranged = table_for("flowcontrol.apiserver.k8s.io", "flowschemas").arrange(items)
     assert sorted(map(id, arranged)) == sorted(map(id, items))

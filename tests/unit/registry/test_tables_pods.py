@@ -73,7 +73,7 @@ def test_a_reason_on_the_pod_outweighs_its_phase():
     assert status(pod(phase="Failed", reason="Evicted")) == "Evicted"
 
 
-def test_a_gated_pod_says_so():
+def test_a_gated_pod_shows_scheduling_gated():
     gated = condition("PodScheduled", "False", reason="SchedulingGated")
     assert status(pod(phase="Pending", conditions=[gated])) == "SchedulingGated"
 
@@ -98,7 +98,7 @@ def test_the_state_of_a_container_names_the_pod(state, word):
     assert status(pod(container(state=state))) == word
 
 
-def test_the_first_container_has_the_last_word():
+def test_the_first_containers_reason_wins():
     first = container("a", {"waiting": {"reason": "ImagePullBackOff"}})
     second = container("b", {"waiting": {"reason": "CrashLoopBackOff"}})
     assert status(pod(first, second)) == "ImagePullBackOff"
@@ -177,7 +177,7 @@ def test_a_sidecar_that_has_not_started_holds_the_pod_back():
 # -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_restarts_say_when_the_last_one_was():
+def test_restarts_show_the_time_of_the_last_one():
     first = running("a", restarts=2, last="2026-05-04T11:00:00Z")
     second = running("b", restarts=1, last="2026-05-04T11:55:00Z")
     assert cells(pod(first, second))["Restarts"] == "3 (5m ago)"

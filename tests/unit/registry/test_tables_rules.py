@@ -167,12 +167,12 @@ def test_the_parent_of_an_address_names_its_group():
         (["SuccessCriteriaMet", "Complete"], "Complete"),
     ],
 )
-def test_the_weightiest_condition_names_a_job(conditions, shown):
+def test_the_most_important_condition_is_the_status_of_a_job(conditions, shown):
     status = {"conditions": [{"type": each, "status": "True"} for each in conditions]}
     assert cell("batch", "jobs", "Status", {"status": status}) == shown
 
 
-def test_a_condition_that_is_false_does_not_name_a_job():
+def test_a_false_condition_is_not_the_status_of_a_job():
     assert cell("batch", "jobs", "Status", {"status": {"conditions": [{"type": "Suspended", "status": "False"}]}}) == (
         "Running"
     )
@@ -211,7 +211,7 @@ def test_a_cron_job_that_never_ran_says_none():
     assert cell("batch", "cronjobs", "Suspend", {"spec": {"suspend": True}}) == "True"
 
 
-def test_selectors_that_cannot_be_read_are_named_so():
+def test_invalid_selectors_are_shown_as_invalid():
     broken = {"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}
     assert cell("apps", "deployments", "Selector", broken) == "<invalid>"
     assert cell("apps", "replicasets", "Selector", broken) == "<error>"
@@ -301,7 +301,7 @@ def test_two_metrics_are_shown_and_the_rest_counted():
         ([("Ready", "False"), ("Ready", "True")], "Ready"),
     ],
 )
-def test_a_node_is_ready_only_when_it_says_so(conditions, shown):
+def test_a_node_is_ready_only_with_a_ready_condition(conditions, shown):
     status = {"conditions": [{"type": kind, "status": value} for kind, value in conditions]}
     assert cell("", "nodes", "Status", {"status": status}) == shown
 
@@ -322,7 +322,7 @@ def test_a_bare_node_is_unknown_throughout():
     ]
 
 
-def test_an_event_of_the_newer_kind_tells_its_time_by_series_and_event_time():
+def test_an_events_k8s_io_event_shows_the_times_of_its_series():
     obj = {
         "eventTime": "2026-05-04T11:00:00.000000Z",
         "series": {"count": 4, "lastObservedTime": "2026-05-04T11:59:00.500000Z"},
@@ -401,7 +401,7 @@ def test_the_old_annotation_marks_the_default_storage_class_too():
         (["Failed"], "LS0t", "Pending,Failed,Issued"),
     ],
 )
-def test_how_far_a_signing_request_has_come(conditions, certificate, shown):
+def test_the_condition_of_a_certificate_signing_request(conditions, certificate, shown):
     status = {"conditions": [{"type": each} for each in conditions], "certificate": certificate}
     obj = {"status": status}
     assert cell("certificates.k8s.io", "certificatesigningrequests", "Condition", obj) == shown
@@ -441,7 +441,7 @@ def test_the_availability_of_an_api_service(condition, shown):
     assert cell("apiregistration.k8s.io", "apiservices", "Service", obj) == "Local"
 
 
-def test_a_flow_schema_that_was_not_looked_at_is_in_doubt():
+def test_a_flow_schema_without_conditions_shows_a_question_mark():
     assert cell("flowcontrol.apiserver.k8s.io", "flowschemas", "MissingPL", {}) == "?"
     assert cell("flowcontrol.apiserver.k8s.io", "flowschemas", "DistinguisherMethod", {"spec": {}}) == "<none>"
 

@@ -77,7 +77,7 @@ def test_an_empty_store_is_left_alone():
     st.sampled_from([75.0, 100.0, 300.0]),
     st.sampled_from([0, 1, 7]),
 )
-def test_whatever_is_written_when_at_least_the_promised_span_stays(events, retention, max_revisions):
+def test_history_covers_the_retention_for_any_write_pattern(events, retention, max_revisions):
     async def scenario():
         bench = Bench(retention=retention, max_revisions=max_revisions)
         kept = PROMISED_SECONDS if max_revisions else retention
@@ -132,7 +132,7 @@ def test_records_are_bounded_by_the_retention():
     asyncio.run(scenario())
 
 
-def test_the_loop_ends_by_itself_when_the_store_takes_no_more_writes():
+def test_the_loop_ends_when_the_store_is_closed():
     async def scenario():
         bench = Bench(retention=75, interval=0)
         await bench.write()

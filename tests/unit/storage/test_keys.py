@@ -128,7 +128,7 @@ ordered = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
 @given(ordered, ordered)
-def test_the_end_of_a_prefix_parts_what_begins_with_it_from_the_rest(prefix, text):
+def test_the_end_of_a_prefix_separates_its_keys_from_all_others(prefix, text):
     end = prefix_end(prefix)
     within = text >= prefix and (end is None or text < end)
     assert within == text.startswith(prefix)

@@ -8,7 +8,7 @@ from kapi.storage.interface import Draft
 from kapi.storage.memory import MemoryStorage
 
 
-def test_compaction_gives_the_memory_of_removed_keys_back():
+def test_compaction_frees_the_memory_of_removed_keys():
     async def scenario():
         store = MemoryStorage()
         for number in range(100):
@@ -22,7 +22,7 @@ def test_compaction_gives_the_memory_of_removed_keys_back():
     asyncio.run(scenario())
 
 
-def test_a_write_needs_no_turn_of_the_loop():
+def test_a_write_completes_without_yielding_to_the_loop():
     async def scenario():
         store = MemoryStorage()
         turns = []

@@ -107,7 +107,7 @@ def test_every_commit_is_synced_and_the_format_is_marked(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_directory_in_use_is_refused_with_the_process_that_has_it(tmp_path):
+def test_a_directory_in_use_is_refused_with_its_process_id(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:
             message = await refusal(tmp_path)
@@ -155,7 +155,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
     assert "not a directory" in asyncio.run(refusal(tmp_path / "data" / "deeper"))
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+def test_a_file_that_is_no_database_is_refused_and_unchanged(tmp_path):
     content = b"hello, this is a letter to my aunt\n" * 100
     (tmp_path / "kapi.db").write_bytes(content)
     assert "is not a database; move it away" in asyncio.run(refusal(tmp_path))
@@ -171,7 +171,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     ],
     ids=["tables", "application", "format"],
 )
-def test_a_database_of_others_is_refused_and_left_alone(tmp_path, statements, message):
+def test_a_database_of_another_application_is_refused_and_unchanged(tmp_path, statements, message):
     connection = sqlite3.connect(tmp_path / "kapi.db", isolation_level=None)
     connection.execute("VACUUM")
     for statement in statements:
@@ -223,7 +223,7 @@ def public_directory():
 
 
 @pytest.mark.parametrize("locked", ["directory", "parent", "database"])
-def test_what_may_not_be_written_is_refused(public_directory, locked):
+def test_a_store_that_is_not_writable_is_refused(public_directory, locked):
     data = public_directory / "data"
     if locked != "parent":
         asyncio.run(close_new(data))
@@ -250,7 +250,7 @@ async def close_new(path: Path) -> None:
     ("number", "text"),
     [(30, "read-only file system"), (28, "is full; free some space"), (122, "is full"), (5, "Input/output error")],
 )
-def test_what_the_system_says_becomes_advice(number, text):
+def test_errors_of_the_operating_system_are_explained(number, text):
     with (
         pytest.raises(StorageUnavailable, match=text),
         sqlite_file.explained(Path("/data")),
@@ -436,7 +436,7 @@ def fail_once_with(error):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_after_a_failed_commit_nothing_is_acknowledged_any_more(tmp_path, error):
+def test_after_a_failed_commit_no_write_is_acknowledged(tmp_path, error):
     async def scenario():
         failures, seen = [], []
         async with opened(tmp_path) as store:
@@ -463,7 +463,7 @@ def test_after_a_failed_commit_nothing_is_acknowledged_any_more(tmp_path, error)
 
 
 @pytest.mark.parametrize("point", ["storage.before_compact_step", "storage.after_compact_step", "storage.checkpoint"])
-def test_a_failure_outside_a_write_is_as_final(tmp_path, point):
+def test_a_failure_outside_a_write_is_final(tmp_path, point):
     async def scenario():
         failures = []
         async with opened(tmp_path) as store:
@@ -486,7 +486,7 @@ def test_a_failure_outside_a_write_is_as_final(tmp_path, point):
 
 
 @pytest.mark.parametrize("point", ["storage.before_publish", "storage.after_publish"])
-def test_what_cannot_be_published_is_not_acknowledged(tmp_path, point):
+def test_a_commit_that_cannot_be_published_is_not_acknowledged(tmp_path, point):
     async def scenario():
         failures = []
         async with opened(tmp_path) as store:
@@ -525,7 +525,7 @@ def test_nothing_is_published_after_a_follower_has_missed_a_change(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_full_disk_is_a_failure_and_loses_nothing_acknowledged(tmp_path):
+def test_a_full_disk_is_a_failure_and_loses_no_acknowledged_write(tmp_path):
     async def scenario():
         failures, acknowledged = [], {}
         async with opened(tmp_path) as store:
@@ -549,7 +549,7 @@ def test_a_full_disk_is_a_failure_and_loses_nothing_acknowledged(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_real_write_error_is_a_failure_and_loses_nothing_acknowledged(tmp_path):
+def test_a_write_error_is_a_failure_and_loses_no_acknowledged_write(tmp_path):
     """The kernel refuses to let files grow: an error from write(2) itself, in a process of its own."""
     program = textwrap.dedent(
         """

@@ -122,7 +122,7 @@ def verify(path: Path, acknowledged: list[Acknowledged], before: Found | None) -
         "storage.checkpoint=kill@2",
     ],
 )
-def test_a_kill_at_any_instant_loses_nothing_acknowledged(tmp_path, points):
+def test_a_kill_at_any_fail_point_loses_no_acknowledged_write(tmp_path, points):
     found = None
     for run in ("first", "second"):
         acknowledged = run_until_killed(tmp_path, run, points)
@@ -131,13 +131,13 @@ def test_a_kill_at_any_instant_loses_nothing_acknowledged(tmp_path, points):
 
 
 @pytest.mark.parametrize("after", [100, 317, 1000])
-def test_a_kill_from_outside_loses_nothing_acknowledged(tmp_path, after):
+def test_a_sigkill_loses_no_acknowledged_write(tmp_path, after):
     found = None
     for run in ("first", "second", "third"):
         found = verify(tmp_path, run_until_killed(tmp_path, run, after=after), found)
 
 
-def test_the_check_finds_a_store_that_acknowledges_too_early(tmp_path):
+def test_the_check_detects_a_store_that_acknowledges_before_commit(tmp_path):
     """The positive control: with the planted bug the check above must find lost writes and a revision given twice."""
     points = "storage.ack_before_commit=on,storage.before_commit=sleep:0.05"
     acknowledged = run_until_killed(tmp_path, "run", points, after=100)
