@@ -1,4 +1,4 @@
-# What developers and CI run. Needs python3 >= 3.11 with pip and venv, and make; everything else goes into .venv.
+# What developers and CI run. Needs python3 >= 3.11 with pip and venv, and make; everything else is installed into .venv.
 
 PYTHON ?= python3
 ARGS ?=
@@ -21,7 +21,7 @@ PIP := $(CLEAN_ENV) $(BIN)/python -m pip --disable-pip-version-check
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(INSTALLED) ## Create .venv with Kapi (editable) and the tools of a developer
+venv: $(INSTALLED) ## Create .venv with Kapi (editable) and the developer tools
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -37,7 +37,7 @@ $(RUNNABLE): $(SOURCES) tools/install_run.py | $(BIN)/python
 	@touch $@
 
 $(INSTALLED): $(SOURCES) | $(BIN)/python
-	@echo "Installing Kapi and the tools of a developer into $(VENV) ..."
+	@echo "Installing Kapi and the developer tools into $(VENV) ..."
 	@$(PIP) install --quiet --editable '.[dev]'
 	@touch $(RUNNABLE) $@
 

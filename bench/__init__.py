@@ -1,7 +1,7 @@
 """Measures Kapi, side by side with something to compare it with, and prints a table of ratios.
 
-Run it with `make bench` or `python -m bench`; docs/benchmarks.md says what the rows mean. Reading order: `table` (what
+Run it with `make bench` or `python -m bench`; docs/benchmarks.md explains the rows. Reading order: `table` (what
 a row is), `rows` and `custom` (what is measured), `runner` (alternating rounds), `load` (the load generator, a process
-of its own), `target` (starting and watching a server), `reference` and `yardsticks` (what Kapi is compared with),
+of its own), `target` (starting and watching a server), `kube_apiserver` and `baselines` (what Kapi is compared with),
 `report` (medians, ratios, tables).
 """

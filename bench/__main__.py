@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import following, machine, reference, report, settings
+from bench import kube_apiserver, libraries, machine, report, settings
+from bench.baselines import Uvicorn
 from bench.rows import GROUPS
 from bench.runner import Bench
 from bench.target import Kapi, Target
-from bench.yardsticks import Uvicorn
 from kapi import __version__
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(".peers/bench-data")
-WITHOUT = ("reference", "uvicorn", "sqlite", "clients")
+WITHOUT = ("kube-apiserver", "uvicorn", "sqlite", "clients")
 
 
 def main() -> int:
@@ -96,7 +96,7 @@ def _bench(
     given = {name: getattr(options, name) for name in ("seconds", "rounds") if getattr(options, name)}
     size = dataclasses.replace(size, **given)
     left_out: dict[str, str] = {}
-    found, why = (None, "left out") if "reference" in options.without else reference.find()
+    found, why = (None, "left out") if "kube-apiserver" in options.without else kube_apiserver.find()
     targets: list[Target] = [Kapi()]
     compared: dict[str, Any] = {}
     uvicorn = None
@@ -112,18 +112,18 @@ def _bench(
             if reason := uvicorn.install():
                 left_out["uvicorn"] = reason
                 uvicorn = None
-    libraries: list[following.Library] = []
+    chosen: list[libraries.Library] = []
     if any(group.name == "client" for group in groups):
         if "clients" in options.without:
-            left_out |= dict.fromkeys((*following.OTHERS, following.CONTROLLER_RUNTIME), "left out")
+            left_out |= dict.fromkeys((*libraries.OTHERS, libraries.CONTROLLER_RUNTIME), "left out")
         else:
-            libraries, missing = following.others(ROOT)
+            chosen, missing = libraries.others(ROOT)
             left_out |= missing
-            built, why = following.controller_runtime(ROOT)
+            built, why = libraries.controller_runtime(ROOT)
             if built is None:
-                left_out[following.CONTROLLER_RUNTIME] = why
+                left_out[libraries.CONTROLLER_RUNTIME] = why
             else:
-                libraries.insert(0, built)
+                chosen.insert(0, built)
     for name, reason in left_out.items():
         sys.stderr.write(f"no comparison with {name}: {reason}\n")
     bench = Bench(
@@ -133,7 +133,7 @@ def _bench(
         targets=targets,
         uvicorn=uvicorn,
         sqlite=found is None and "sqlite" not in options.without,
-        libraries=libraries,
+        libraries=chosen,
         pinning=machine.Pinning.halves() if options.pin else None,
     )
     return bench, compared, left_out

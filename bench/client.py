@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class LoadError(Exception):
-    """What was asked of the server did not happen; the text says what happened instead."""
+    """A request failed; the text is the actual response."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens and how to be let in. Paths are files in PEM."""
+    """The address of a server and the credentials for it. Paths are PEM files."""
 
     host: str
     port: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.reference import Reference
+from bench.kube_apiserver import KubeApiserver
 from bench.table import KAPI, Group, Row
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def _rows(settings: Settings) -> list[Row]:
 def _measure(bench: Bench, rows: Sequence[str]) -> None:
     targets: list[Target] = []
     for target in bench.targets:
-        if isinstance(target, Reference):
+        if isinstance(target, KubeApiserver):
             managed = target.with_manager()
             targets += [managed] if managed is not None else []
         elif target.name == KAPI:

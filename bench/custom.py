@@ -1,4 +1,4 @@
-"""The rows about custom resources: how soon a definition is served, what many of them cost, and how objects fare."""
+"""The rows about custom resources: the time until a definition is served, the cost of many, and requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DOCUMENTS = {
     ),
     "openapi.v2": ("OpenAPI v2", "/openapi/v2", "application/json"),
 }
-"""What clients learn kinds from: the words of the row, the path, and the form they ask for."""
+"""Discovery and OpenAPI documents: the words of the row, the path, and the requested form."""
 
 _READS = ("custom.get", "custom.list")
 _CREATES = {
@@ -133,7 +133,7 @@ def _use(bench: Bench, name: str, running: Running) -> None:
 
 
 def _resident(bench: Bench, running: Running) -> int:
-    time.sleep(bench.settings.settle)
+    time.sleep(bench.settings.pause)
     return running.resident()
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Figure = dict[str, Any]
-"""What one measurement says: `value`, `p50` and `p99` where there are latencies (in seconds), and circumstances."""
+"""One measurement: `value`, `p50` and `p99` where there are latencies (in seconds), and circumstances."""
 
 
 def quantile(samples: Sequence[float], share: float) -> float:
@@ -37,6 +37,6 @@ def median(rounds: Sequence[Figure]) -> Figure:
 
 
 def times_better(ours: float, theirs: float, *, more_is_better: bool) -> float | None:
-    """How many times better `ours` is; above 1 we win, whichever direction is good."""
+    """Return how many times better `ours` is: above 1 is a win, in either direction."""
     above, below = (ours, theirs) if more_is_better else (theirs, ours)
     return above / below if below > 0 else None

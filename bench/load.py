@@ -1,6 +1,6 @@
 """The load generator: a process of its own that reads jobs as lines of JSON and answers each with one line.
 
-It runs apart from the bench so that nothing else happens on its event loop while it measures. Every answer says how
+It runs apart from the bench so that nothing else happens on its event loop while it measures. Every answer reports how
 busy this process was (`client_cpu`, 1.0 is one whole core), because a row whose client was busy all the time measured
 the client.
 """
@@ -20,11 +20,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bench.client import Address, Caller, LoadError, call, connect
-from bench.collecting import collect
-from bench.defining import define, fetch, first, install, use
+from bench.definition_load import define, fetch, first, install, use
 from bench.definitions import SMALL, large_collection, large_object, small_collection, small_object
-from bench.fan import watch
+from bench.fanout import watch
 from bench.figures import Figure, summary
+from bench.garbage_collection import collect
 from bench.objects import (
     FAN_NAMESPACE,
     NAMESPACE,
@@ -53,7 +53,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 @dataclass(frozen=True)
 class Sort:
-    """What the load writes and reads: how one is made of its name, and where they are."""
+    """A kind of object in the load: its constructor by name, and its path."""
 
     make: Callable[[str], bytes]
     path: Callable[[], str]
@@ -69,7 +69,7 @@ _SORTS = {
 
 
 def sort_of(job: Job) -> Sort:
-    """What a job is about; ConfigMaps unless it says."""
+    """Return the kind of object of a job; ConfigMaps by default."""
     return _SORTS[job.get("of", "configmaps")]
 
 
@@ -220,7 +220,7 @@ async def touch(address: Address, job: Job) -> Figure:
         number = next(numbers, None)
         if number is None:
             return None
-        # One connection that waits holds up nobody else; nothing else runs in this process meanwhile.
+        # A waiting connection delays no other; nothing else runs in this process meanwhile.
         time.sleep(job.get("pause", 0.0))
         body = b'{"metadata":{"annotations":{"stamp":"%b"}}}' % stamp().encode()
         return request("PATCH", f"{collection(resource='pods')}/{seeded(number)}", body, MERGE_PATCH)
@@ -268,7 +268,7 @@ async def lists(address: Address, job: Job) -> Figure:
 
 
 def _token(body: bytes) -> str:
-    """Where the next page starts: a field of the list's metadata, which comes before its items."""
+    """Return the continue token of a page: a field of the list's metadata, which comes before its items."""
     head = body[: body.find(b'"items":')]
     start = head.find(b'"continue":"')
     if start < 0:

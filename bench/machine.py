@@ -1,4 +1,4 @@
-"""The machine a run happened on: a figure without it says little. Also which cores servers and load may use."""
+"""The machine of a run, for the interpretation of its figures, and which cores servers and load may use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """What matters for the figures; `folder` is where the data is written."""
+    """Describe the machine; `folder` is where the data is written."""
     return {
         "cores": _usable_cores(),
         "processor": _processor(),
@@ -27,7 +27,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def busy_seconds() -> float:
-    """Processor time that everybody on this machine has used, or that its host has withheld; 0 where nobody says."""
+    """Return the processor time used by all processes of this machine or withheld by its host; 0 if unknown."""
     try:
         fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]
     except OSError:
@@ -38,7 +38,7 @@ def busy_seconds() -> float:
 
 
 def load() -> float:
-    """How many processes wanted to run, over the last minute."""
+    """Return the load average of the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
@@ -55,7 +55,7 @@ def _processor() -> str:
 
 
 def _filesystem(folder: Path) -> str:
-    """The type of the file system; on tmpfs a durable write costs nothing and creates say little."""
+    """The type of the file system; on tmpfs a durable write costs nothing, so rates of creates mean little."""
     found, kind = "", "unknown"
     with contextlib.suppress(OSError):
         for line in Path("/proc/mounts").read_text().splitlines():

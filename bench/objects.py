@@ -15,7 +15,7 @@ STAMP = b'"stamp":"'
 STAMP_DIGITS = 18
 ZERO_STAMP = "0" * STAMP_DIGITS
 SEEDED = "seed-"
-"""How the names of objects begin that are there before a row is measured."""
+"""The prefix of the names of objects that exist before a row is measured."""
 
 TYPICAL_SETTINGS = 6
 """Environment variables in each container that make a Pod, as it is stored, one of 4 kB."""

@@ -1,4 +1,4 @@
-"""What a run says: medians and ratios as JSON, and as a table in Markdown.
+"""The report of a run: medians and ratios as JSON, and as a table in Markdown.
 
 A ratio is how many times better Kapi is: above 1 it wins, whether the row counts requests, seconds or bytes.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BUSY = 0.9
 """A load generator that was busy for a larger share of the time may have been what limited the row."""
 CROWDED = 0.2
-"""If others used a larger share of the cores during a row, its absolute figure says little."""
+"""If others used a larger share of the cores during a row, its absolute figure means little."""
 NOTHING = "\u2013"
 TIMES = "\u00d7"
 
@@ -33,7 +33,7 @@ TEXT = ("Row", "Compared with")
 
 
 def rows_of(bench: Bench, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every row with its figures; one that could not be measured says why."""
+    """Return every row with its figures, or the reason why it could not be measured."""
     return [_row(row, bench.figures.get(row.id, {}), bench.failures.get(row.id, {})) for row in rows]
 
 
@@ -71,7 +71,7 @@ def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
 def markdown(result: dict[str, Any]) -> str:
     """The table, with what is needed to interpret it."""
     table = [HEADINGS, *(cells for row in result["rows"] for cells in _lines(row, result["machine"]["cores"]))]
-    # A column that says nothing is left out.
+    # Empty columns are left out.
     used = [number for number in range(len(HEADINGS)) if any(cells[number] != NOTHING for cells in table[1:])]
     lines = [f"| {' | '.join(cells[number] for number in used)} |" for cells in table]
     lines.insert(1, f"|{'|'.join('---' if HEADINGS[number] in TEXT else '--:' for number in used)}|")
@@ -79,7 +79,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def _lines(row: dict[str, Any], cores: int) -> list[list[str]]:
-    """One line for each that Kapi is compared with; from the second on it does not say again what is Kapi's."""
+    """One line for each that Kapi is compared with; from the second on Kapi's figure is not repeated."""
     lines = [_cells(row, cores, name) for name in row["others"] or [NOTHING]]
     own = HEADINGS.index("Compared with")
     return [lines[0], *([*[""] * own, *cells[own:]] for cells in lines[1:])]
@@ -102,7 +102,7 @@ def _cells(row: dict[str, Any], cores: int, name: str) -> list[str]:
 
 
 def _asked(row: dict[str, Any], compared_with: str) -> str:
-    """What the row has to be: so many times better than what it is measured against, or below a limit."""
+    """Return the budget of a row: a ratio to what it is compared with, or a limit."""
     asked = []
     if budget := row["budgets"].get(compared_with):
         asked.append(f"≥ {budget:.3g}{TIMES}")
@@ -112,7 +112,7 @@ def _asked(row: dict[str, Any], compared_with: str) -> str:
 
 
 def _marks(figure: Figure, cores: int) -> str:
-    """What to keep in mind about a figure."""
+    """Return remarks on the reliability of a figure."""
     busy = "¹" if figure.get("client_cpu", 0) > BUSY else ""
     return busy + ("²" if figure.get("others_cpu", 0) > CROWDED * cores else "")
 

@@ -6,9 +6,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench import controllers, custom, lane
+from bench import clients, controllers, custom
+from bench.baselines import SQLite
 from bench.table import Group, Row, connections
-from bench.yardsticks import SQLite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,7 +200,7 @@ def _fill(bench: Bench, name: str, running: Running) -> None:
 
 
 def _resident(bench: Bench, row: str, name: str, running: Running) -> int:
-    time.sleep(bench.settings.settle)
+    time.sleep(bench.settings.pause)
     resident = running.resident()
     bench.record(row, name, {"value": resident})
     return resident
@@ -216,7 +216,7 @@ GROUPS = (
     Group("list", _list_rows, _measure_lists),
     Group("watch", _watch_rows, _measure_watches),
     custom.GROUP,
-    lane.GROUP,
+    clients.GROUP,
     controllers.GROUP,
     # Last, because it adds objects to what is listed.
     Group("apply", _apply_rows, _measure_applies),

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from bench.baselines import Uvicorn
     from bench.figures import Figure
-    from bench.following import Library
+    from bench.libraries import Library
     from bench.settings import Settings
     from bench.target import Running, Target
-    from bench.yardsticks import Uvicorn
 
 JOB_TIMEOUT = 900.0
 _SHARED = "the shared servers"
@@ -81,11 +81,11 @@ class Bench:
         self.settings = settings
         self.folder = folder
         self.targets = targets
-        """Kapi, and the reference if there is one."""
+        """Kapi, and kube-apiserver if it is available."""
         self.uvicorn = uvicorn
         self.sqlite = sqlite
         self.libraries = libraries
-        """What clients of others are written with."""
+        """The other client libraries."""
         self.figures: dict[str, dict[str, list[Figure]]] = {}
         self.failures: dict[str, dict[str, str]] = {}
         self._pinning = pinning or Pinning()
@@ -160,7 +160,7 @@ class Bench:
     # -- measuring ----------------------------------------------------------------------------------------------------
 
     def work(self, running: Running, action: str, **details: Any) -> Figure:
-        """Have the load generator do something to a server; the answer also says how busy server and others were."""
+        """Have the load generator run a job on a server; the answer includes the processor use of server and others."""
         busy, all_busy, began = running.busy_seconds(), machine.busy_seconds(), time.perf_counter()
         self._runs += 1
         job = {"action": action, "address": asdict(running.address), "run": f"r{self._runs}", **details}
@@ -187,7 +187,7 @@ class Bench:
 
     @contextlib.contextmanager
     def failing(self, rows: Sequence[str], name: str) -> Iterator[None]:
-        """What goes wrong in here is the reason why these rows could not be measured."""
+        """Record an error of the block as the reason why these rows could not be measured."""
         try:
             yield
         except (LoadError, OSError, subprocess.SubprocessError) as error:

@@ -1,4 +1,4 @@
-"""How large a run is: seconds, rounds, and how many objects, connections and watchers."""
+"""The size of a run: seconds, rounds, and numbers of objects, connections and watchers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings:
     """Updates that pile up while a client sleeps."""
     touches: int = 500
     """Updates made one by one in the row about how late a client is."""
-    settle: float = 2.0
+    pause: float = 2.0
     """Pause before memory is read, so that collectors and caches come to rest."""
 
 
@@ -50,5 +50,5 @@ def quick(seconds: float = QUICK_SECONDS) -> Settings:
         firsts=1,
         burst=100,
         touches=20,
-        settle=0.0,
+        pause=0.0,
     )

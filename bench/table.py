@@ -1,6 +1,6 @@
-"""What a line of the table is, and which lines are measured together.
+"""The rows of the table, and the groups that are measured together.
 
-A budget is how many times better than the reference, or than what the row names, Kapi has to be; a limit is a figure it
+A budget is how many times better than kube-apiserver, or than what the row names, Kapi must be; a limit is a figure it
 has to stay below, for what nothing can be compared with.
 """
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from bench.settings import Settings
 
 KAPI = "Kapi"
-REFERENCE = "kube-apiserver + etcd"
+KUBE_APISERVER = "kube-apiserver + etcd"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. The `id` never changes; the title tells the numbers of this run."""
+    """A line of the table. The `id` never changes; the title has the numbers of this run."""
 
     id: str
     title: str
@@ -30,7 +30,7 @@ class Row:
     budget: float | None = None
     limit: float | None = None
     """In seconds or bytes, as figures are kept."""
-    against: str = REFERENCE
+    against: str = KUBE_APISERVER
     """Whose figure the budget is a multiple of."""
     more_budgets: tuple[tuple[str, float], ...] = ()
     """Others that it has to be so many times better than; below 1, that it may be worse by."""
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def more_is_better(self) -> bool:
-        """Whether a larger figure is the better one."""
+        """Return True if a larger figure is better."""
         return self.unit == "/s"
 
 

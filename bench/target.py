@@ -57,7 +57,7 @@ class Running:
 
 
 class Process:
-    """A process whose output goes to a file, which is shown when it fails."""
+    """A process with its output in a file, which is shown when it fails."""
 
     def __init__(self, command: Sequence[str | Path], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class Process:
             raise LoadError(f"{self._name} ended with {self._process.returncode}: {tail}")
 
     def stop(self) -> None:
-        """End it: politely, then not."""
+        """Terminate it with SIGTERM, then SIGKILL."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -87,7 +87,7 @@ class Process:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but with bytecode kept, as installed packages have it; else every start compiles everything anew."""
+    """Return our environment, but with bytecode cached as in installed packages; else every start compiles all."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -152,7 +152,7 @@ def _is_ready(address: Address, context: ssl.SSLContext, path: str) -> bool:
 
 
 def wait_listening(port: int, process: Process) -> None:
-    """Wait until somebody accepts connections on a port."""
+    """Wait until a port accepts connections."""
     give_up = time.monotonic() + READY_TIMEOUT
     while True:
         try:
@@ -167,7 +167,7 @@ def wait_listening(port: int, process: Process) -> None:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """Return a free port."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]
@@ -180,12 +180,12 @@ def resident(pid: int) -> int:
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
-    told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
-    return int(told.stdout) * 1024
+    printed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return int(printed.stdout) * 1024
 
 
 def busy_seconds(pid: int) -> float:
-    """Processor time of a process; 0 where the system does not say."""
+    """Processor time of a process; 0 where the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
 """The time that validating one custom object takes, in this process: no server, no network, nothing else in the figure.
 
-What is timed is what every write of it goes through: unknown fields removed, metadata read, defaults filled in, and
-schema, lists and rules asked. Decoding and encoding are not in it.
+Timed are the steps of every write: pruning of unknown fields, metadata, defaulting, and
+validation by schema, list types and rules. Decoding and encoding are not in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is generated when the package is built: the schemas and the typed classes of the built-in kinds.
+"""The generators that run when the package is built: schemas and typed classes of the built-in kinds.
 
 Not part of the installed package. `hatch_build.py` calls it for wheels and editable installs; developers call
 `python -m generate`. It reads the definitions that the PyPI package `kubernetes-validate` carries and writes two

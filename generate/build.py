@@ -1,6 +1,6 @@
 """Find the definitions, decide whether anything is stale, and run the two generators.
 
-The outputs are git-ignored, so a stamp beside them remembers what they were made from: the generators' own sources
+The outputs are git-ignored, so a stamp next to them records what they were made from: the generators' own sources
 and the bytes of the definitions. An editable install that finds the stamp unchanged costs milliseconds.
 """
 
@@ -33,9 +33,9 @@ class MissingDefinitions(Exception):
 
 
 def generate(root: pathlib.Path, *, force: bool = False) -> bool:
-    """Bring the outputs below `root` up to date; returns whether they had to be written.
+    """Bring the outputs below `root` up to date; return True if they had to be written.
 
-    The stamp goes first and comes back last, so an interrupted run is seen as stale and never as done.
+    The stamp is removed first and written last, so an interrupted run is seen as stale and never as done.
     """
     source = definitions_source()
     stamp, wanted = root / STAMP, fingerprint(root / "generate", source)
@@ -90,7 +90,7 @@ def fingerprint(generators: pathlib.Path, source: bytes) -> str:
 
 
 def is_current(root: pathlib.Path, wanted: str) -> bool:
-    """Whether both outputs are there and were made from the same inputs."""
+    """Return True if both outputs exist and were made from the same inputs."""
     stamp = root / STAMP
     outputs = (root / SCHEMAS, root / CLASSES / "__init__.py")
     return all(path.is_file() for path in (stamp, *outputs)) and stamp.read_text(encoding="ascii").strip() == wanted

@@ -1,6 +1,6 @@
-"""What the published definitions leave out about the stable kinds, and a server has to know.
+"""Facts about the stable kinds that a server needs and the published definitions leave out.
 
-The definitions say that `imagePullPolicy` is a string. They do not say that the reference server calls its type
+The definitions say that `imagePullPolicy` is a string. They do not say that kube-apiserver calls its type
 `v1.PullPolicy` (error messages print it), that three values are legal, that a volume's `emptyDir` sits in an embedded
 `VolumeSource` (the path in an error message shows it), or whether an empty value is kept or left out when the object is
 written back. These facts are listed here, by package and definition without the common `io.k8s.` prefix; the generator
@@ -429,7 +429,7 @@ FieldValueErrorReason FieldValueDuplicate FieldValueForbidden FieldValueInvalid 
 
 
 class FieldFacts(NamedTuple):
-    """What is known about one field beyond its definition."""
+    """The facts about one field beyond its definition."""
 
     keeps_zero: bool = False
     go_type: str = ""

@@ -1,7 +1,7 @@
 """Turn the published definitions of the built-in kinds into `src/kapi/schema/builtin/definitions.bin`.
 
 The resource is made to be read a little at a time: a small index, then per API package one compressed part with the
-structure of its definitions and one with their prose. Serving needs structure only; prose is read when somebody asks
+structure of its definitions and one with their prose. Serving needs structure only; prose is read when a client asks
 for OpenAPI. Layout: magic, length of the index (4 bytes, big-endian), index, parts. Index and parts are zlib-compressed
 MessagePack; offsets count from the end of the index. `kapi.schema.builtin.definitions` reads it back.
 """
@@ -29,7 +29,7 @@ REPLACED: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": "string", "format": "int-or-string"},
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": "string"},
 }
-"""Definitions whose union of types the source spells out, and what the reference publishes for them."""
+"""Definitions whose union of types the source spells out, and what kube-apiserver publishes for them."""
 
 PROSE = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "Either an integer or a string, such as a port or its name.",
@@ -94,7 +94,7 @@ def clean(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_facts(node: dict[str, Any], package: str, facts: dict[str, FieldFacts], enums: dict[str, list[str]]) -> None:
-    """Weave in what the definitions do not say. Without facts nothing may be left out, so only stable packages do."""
+    """Add the facts that the definitions leave out. Only stable packages have facts."""
     required = node.get("required", ())
     for field, below in node.get("properties", {}).items():
         known = facts.get(field, FieldFacts())

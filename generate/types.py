@@ -57,7 +57,7 @@ class UnknownShape(Exception):
 
 
 class Place(NamedTuple):
-    """Where a definition goes: a module of the generated package, and a name in it."""
+    """The target of a definition: a module of the generated package, and a name in it."""
 
     module: str
     name: str
@@ -104,7 +104,7 @@ def python_name(wire: str) -> str:
 
 
 def group_version_kind(schema: Schema) -> tuple[str, str, str] | None:
-    """What a definition is served as. Options that every group accepts answer to the core group's name."""
+    """Return the group, version and kind of a definition. Options of every group belong to the core group."""
     entries = [
         (entry["group"], entry["version"], entry["kind"]) for entry in schema.get("x-kubernetes-group-version-kind", ())
     ]
@@ -185,7 +185,7 @@ class _Module:
 
 
 def _reading_order(wire: str) -> tuple[bool, str]:
-    """What an object is comes before what it says; the rest is alphabetical (`apiVersion` is before `kind` anyway)."""
+    """The sort key of fields: `apiVersion` and `kind` first, the rest alphabetical."""
     return wire not in {"apiVersion", "kind", "metadata"}, wire
 
 
@@ -197,7 +197,7 @@ def _kind(schema: Schema) -> str | None:
 
 
 def _type_meta(wire: str, gvk: tuple[str, str, str] | None) -> str | None:
-    """What `apiVersion` and `kind` of a served kind say before anyone sets them."""
+    """Return the default values of `apiVersion` and `kind` of a served kind."""
     if gvk is None:
         return None
     group, version, kind = gvk

@@ -1,4 +1,4 @@
-"""Check the documentation: links that lead nowhere, pages nobody can find, paths of one machine.
+"""Check the documentation: broken links, pages that no link leads to, paths of one machine.
 
 Run by `make check`, from anywhere: `python tools/check_docs.py [ROOT]`. Standard library only, reads files and nothing
 else; links to other sites are not followed, because a check that fails when a stranger's server is down teaches people

@@ -1,4 +1,4 @@
-"""Check what the other tools cannot see: sizes, names, docstrings, and asyncio's streams in rooms that do no I/O.
+"""Check what the other tools cannot see: sizes, names, docstrings, and asyncio's streams in packages that do no I/O.
 
 Run by `make check`, from anywhere: `python tools/check_tree.py [ROOT]`. Standard library only; it reads the sources and
 imports none of them. The import rules themselves are in `.importlinter`.
@@ -62,7 +62,7 @@ def _check_module(where: pathlib.Path, source: str) -> Iterator[str]:
 
 
 def _asyncio_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """What a module takes from asyncio, as attributes or by import."""
+    """Yield the names a module uses of asyncio, as attributes or by import."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="asyncio"), attr=name):

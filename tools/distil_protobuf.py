@@ -20,7 +20,7 @@ from typing import NamedTuple
 MODULES = ("k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator")
 TABLE = Path(__file__).parent.parent / "src/kapi/codec/protobuf_table.json"
 
-# Packages that no request body comes from: webhook traffic, discovery answers, the reference's own tests.
+# Packages that no request body comes from: webhook traffic, discovery answers, kube-apiserver's own tests.
 SKIPPED = re.compile(r"/(admission|apidiscovery|imagepolicy|testapigroup)/")
 STABLE = re.compile(r"v\d+$")
 
@@ -69,7 +69,7 @@ class Member(NamedTuple):
 
 
 class Package(NamedTuple):
-    """One Go package with a .proto file beside it."""
+    """One Go package with a .proto file in its directory."""
 
     name: str
     proto: str

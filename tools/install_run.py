@@ -1,7 +1,7 @@
 """Install Kapi for `make run` into the virtual environment whose Python runs this: what running needs, and no more.
 
 `pip install --editable .` would do the same, and would unpack 108 MB of schemas into an isolated build environment only
-to read one file of them. Here the build backend goes into the environment, and that file is read from the wheel.
+to read one file of them. Here the build backend is installed as well, and that file is read from the wheel.
 """
 
 from __future__ import annotations

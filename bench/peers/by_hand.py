@@ -1,4 +1,4 @@
-"""What users of a bare client library write: a dictionary, a queue of keys, and a loop that takes keys from it.
+"""A cache as users of bare client libraries write it: a dictionary, a queue of keys, and a loop over the queue.
 
 It promises less than an informer and a work queue do: a key that is queued twice is reconciled twice, one that fails is
 lost, and nothing is measured or limited.

@@ -1,7 +1,7 @@
-"""What every client under measurement does alike: wait for the word, count what it has seen, say when.
+"""The protocol of every client under measurement: wait for the start, count objects and events, report times.
 
-A client is a program of its own that follows the Pods of a namespace with one library. It is told how many objects
-there are, how many of them a burst will change, and how many will then be changed one by one. It says one line of JSON
+A client is a program of its own that follows the Pods of a namespace with one library. It is given how many objects
+there are, how many of them a burst will change, and how many will then be changed one by one. It prints a line of JSON
 for each thing that has happened; times are on the clock that all processes of a machine share. This module needs the
 standard library only, because it runs in the environments of the libraries it serves.
 """
@@ -14,7 +14,7 @@ import time
 
 NAMESPACE = "bench"
 STAMP = "stamp"
-"""The annotation that says when the object was last written."""
+"""The annotation with the time of the last write of the object."""
 
 
 class Tally:
@@ -29,7 +29,7 @@ class Tally:
         self._late: list[float] = []
 
     def wait_for_start(self) -> None:
-        """Say that everything is imported and made, and return when told to go on."""
+        """Report that the client is ready, and wait for the start."""
         self._say("ready")
         sys.stdin.readline()
         self._since = time.monotonic_ns()

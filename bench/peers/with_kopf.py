@@ -16,7 +16,7 @@ pods: dict[str, Any] = {}
 
 @kopf.on.login()
 def login(**kwargs: Any) -> Any:
-    """As the kubeconfig says."""
+    """Log in with the kubeconfig."""
     return kopf.login_with_kubeconfig(**kwargs)
 
 

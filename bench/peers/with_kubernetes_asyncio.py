@@ -28,7 +28,7 @@ async def main() -> None:
         worker = asyncio.create_task(store.work())
         while not worker.done():
             events = watch.Watch().stream(core.list_namespaced_pod, NAMESPACE, resource_version=version)
-            # A server may hang up on those who are slow; whoever knows the last version goes on from there.
+            # A server may close a slow watch; the client resumes from the last resourceVersion.
             with contextlib.suppress(aiohttp.ClientPayloadError):
                 async for event in events:
                     pod = event["object"]

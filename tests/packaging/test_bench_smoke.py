@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import definitions, following, reference, report
+from bench import definitions, kube_apiserver, libraries, report
 from bench.client import Asker, LoadError
-from bench.fan import Delivery, WatchConnection
+from bench.fanout import Delivery, WatchConnection
 from bench.figures import median, quantile, times_better
 from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
 from bench.table import KAPI, Row
@@ -84,11 +84,11 @@ ROWS = [
 
 @pytest.mark.slow
 def test_a_quick_run_measures_every_row(tmp_path):
-    told = tmp_path / "bench.json"
+    written = tmp_path / "bench.json"
     finished = subprocess.run(
         [
             *(sys.executable, "-m", "bench", "--quick", "--seconds", "0.1"),
-            *("--without", "reference,uvicorn,clients", "--json", told, "--dir", tmp_path / "data"),
+            *("--without", "kube-apiserver,uvicorn,clients", "--json", written, "--dir", tmp_path / "data"),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -98,7 +98,7 @@ def test_a_quick_run_measures_every_row(tmp_path):
         timeout=100,
     )
     assert finished.returncode == 0, finished.stderr
-    result = json.loads(told.read_text())
+    result = json.loads(written.read_text())
     assert [row["id"] for row in result["rows"]] == ROWS
     assert all(row["kapi"]["value"] > 0 for row in result["rows"])
     assert [row["id"] for row in result["rows"] if row["ratios"]] == ["create.1", "create.16", "create.64"]
@@ -109,12 +109,12 @@ def test_a_quick_run_measures_every_row(tmp_path):
 def test_a_row_that_cannot_be_measured_fails_the_run(tmp_path):
     (tmp_path / "etcd").write_text("#!/bin/sh\necho no disk >&2\nexit 3\n")
     (tmp_path / "kube-apiserver").write_text("#!/bin/sh\nexit 3\n")
-    for program in reference.PROGRAMS:
+    for program in kube_apiserver.PROGRAMS:
         (tmp_path / program).chmod(0o755)
     finished = subprocess.run(
         [sys.executable, "-m", "bench", "--quick", "--rows", "memory", "--dir", tmp_path / "data"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), reference.VARIABLE: str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), kube_apiserver.VARIABLE: str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -128,17 +128,17 @@ def test_a_row_that_cannot_be_measured_fails_the_run(tmp_path):
 
 
 def test_the_kube_apiserver_binaries_are_found_by_environment_variable(tmp_path, monkeypatch):
-    monkeypatch.delenv(reference.VARIABLE, raising=False)
-    assert reference.find() == (None, "KUBEBUILDER_ASSETS is not set")
-    monkeypatch.setenv(reference.VARIABLE, str(tmp_path))
-    assert reference.find() == (None, "KUBEBUILDER_ASSETS names a folder without etcd and kube-apiserver")
+    monkeypatch.delenv(kube_apiserver.VARIABLE, raising=False)
+    assert kube_apiserver.find() == (None, "KUBEBUILDER_ASSETS is not set")
+    monkeypatch.setenv(kube_apiserver.VARIABLE, str(tmp_path))
+    assert kube_apiserver.find() == (None, "KUBEBUILDER_ASSETS names a folder without etcd and kube-apiserver")
 
 
 def test_kube_apiserver_runs_with_durable_etcd_and_rbac(tmp_path):
-    etcd = reference.etcd_command(tmp_path / "etcd", tmp_path / "data", 2379)
+    etcd = kube_apiserver.etcd_command(tmp_path / "etcd", tmp_path / "data", 2379)
     assert not any("unsafe" in flag for flag in etcd)
-    pairs = reference.certificates(tmp_path / "pki")
-    flags = reference.apiserver_command(tmp_path / "kube-apiserver", tmp_path, pairs, 2379, 6443)
+    pairs = kube_apiserver.certificates(tmp_path / "pki")
+    flags = kube_apiserver.apiserver_command(tmp_path / "kube-apiserver", tmp_path, pairs, 2379, 6443)
     assert "--authorization-mode=RBAC" in flags
     assert "--etcd-servers=http://127.0.0.1:2379" in flags
     files = [flag.partition("=")[2] for flag in flags if flag.partition("=")[0].endswith("-file")]
@@ -156,36 +156,36 @@ def test_objects_have_the_requested_size():
 def test_a_client_process_that_exits_reports_its_output(tmp_path):
     program = tmp_path / "client.py"
     program.write_text("import sys\nprint('{\"what\": \"ready\"}', flush=True)\nsys.exit('no server')\n")
-    library = following.Library("broken", (pathlib.Path(sys.executable), program))
-    with following.Following(library, tmp_path / "kubeconfig", tmp_path / "log", [1, 2, 3]) as client:
+    library = libraries.Library("broken", (pathlib.Path(sys.executable), program))
+    with libraries.Following(library, tmp_path / "kubeconfig", tmp_path / "log", [1, 2, 3]) as client:
         assert client.expect("ready") == {"what": "ready"}
         with pytest.raises(LoadError, match="ended: no server"):
             client.expect("synced")
 
 
 def test_clients_that_cannot_be_installed_are_skipped_with_a_reason(tmp_path):
-    python = tmp_path / following.VENV / "bin" / "python"
+    python = tmp_path / libraries.VENV / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     python.chmod(0o755)
-    usable, left_out = following.others(tmp_path)
+    usable, left_out = libraries.others(tmp_path)
     assert usable == []
-    assert left_out == dict.fromkeys(following.OTHERS, "cannot be installed: no network")
+    assert left_out == dict.fromkeys(libraries.OTHERS, "cannot be installed: no network")
 
 
 def test_a_go_program_is_skipped_without_go(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert following.controller_runtime(tmp_path) == (None, "there is no Go here to build it with")
+    assert libraries.controller_runtime(tmp_path) == (None, "there is no Go here to build it with")
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     go.chmod(0o755)
-    assert following.controller_runtime(tmp_path) == (None, "cannot be built: no network")
+    assert libraries.controller_runtime(tmp_path) == (None, "cannot be built: no network")
 
 
 def test_imports_are_timed_in_the_virtual_environment_of_the_library():
-    assert following.importing(following.Library("quick", (pathlib.Path(sys.executable),), "json")) > 0
+    assert libraries.importing(libraries.Library("quick", (pathlib.Path(sys.executable),), "json")) > 0
     with pytest.raises(subprocess.CalledProcessError):
-        following.importing(following.Library("broken", (pathlib.Path(sys.executable),), "no_such_module"))
+        libraries.importing(libraries.Library("broken", (pathlib.Path(sys.executable),), "no_such_module"))
 
 
 def test_small_custom_resource_definitions_have_twenty_fields_and_accept_their_objects():

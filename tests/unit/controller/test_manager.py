@@ -14,8 +14,8 @@ from kapi.api.errors import NotFound
 from kapi.client.errors import NoMatch
 from kapi.controller.manager import LeadershipLost
 from kapi.controller.objects.ownership import set_controller_reference
+from kube_apiserver_plane import kube_apiserver_plane
 from live_plane import live_plane
-from reference_plane import reference_plane
 
 
 class WidgetSpec(Model):
@@ -32,7 +32,7 @@ class Widget(CustomResource, kw_only=True):
     status: WidgetStatus | None = None
 
 
-@pytest.fixture(scope="module", params=[live_plane, reference_plane], ids=["kapi", "reference"])
+@pytest.fixture(scope="module", params=[live_plane, kube_apiserver_plane], ids=["kapi", "kube-apiserver"])
 def kubeconfig(tmp_path_factory, request):
     with request.param(tmp_path_factory.mktemp("plane")) as path:
         yield path

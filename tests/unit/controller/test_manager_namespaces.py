@@ -13,14 +13,14 @@ from kapi.api.builtin.core_v1 import ConfigMap, Namespace, Secret
 from kapi.api.errors import AlreadyExists, NotFound
 from kapi.controller.objects.ownership import set_controller_reference
 from kapi.controller.predicate import has_labels
+from kube_apiserver_plane import kube_apiserver_plane
 from live_plane import live_plane
-from reference_plane import reference_plane
 
 RED, BLUE, GREEN = "ns-red", "ns-blue", "ns-green"
 LABEL = {"tests": "namespaces"}
 
 
-@pytest.fixture(scope="module", params=[live_plane, reference_plane], ids=["kapi", "reference"])
+@pytest.fixture(scope="module", params=[live_plane, kube_apiserver_plane], ids=["kapi", "kube-apiserver"])
 def kubeconfig(tmp_path_factory, request):
     with request.param(tmp_path_factory.mktemp("plane")) as path:
         yield path

@@ -5,13 +5,13 @@ import contextlib
 import pytest
 import yaml
 
-from bench import reference
+from bench import kube_apiserver
 
 
 @contextlib.contextmanager
-def reference_plane(folder):
+def kube_apiserver_plane(folder):
     """A running kube-apiserver; gives the path of an admin's kubeconfig. Skips the test where there is none."""
-    found, reason = reference.find()
+    found, reason = kube_apiserver.find()
     if found is None:
         pytest.skip(f"no real API server to test against: {reason}")
     running = found.start(folder)

@@ -1,7 +1,7 @@
-"""What Kapi is compared with when there is no reference: a bare web server for gets, SQLite itself for creates.
+"""The baselines when there is no kube-apiserver: a bare web server for gets, SQLite itself for creates.
 
-Neither does what an API server does; they say how much of the machine is left for doing it. They are measured in the
-same run and in alternation, as the reference would be.
+Neither does what an API server does; they show how much of the machine is left for doing it. They are measured in the
+same run and in alternation, as kube-apiserver would be.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.client import Address
 from bench.figures import Figure, summary
+from bench.kube_apiserver import certificates
 from bench.objects import config_map
-from bench.reference import certificates
 from bench.target import HOST, Process, Running, free_port, stopped_on_error, wait_ready
 
 VENV = Path(".peers/bench-venv")
@@ -33,7 +33,7 @@ class Uvicorn:
         self._python = root / VENV / "bin" / "python"
 
     def install(self) -> str:
-        """Make the environment if it is not there; returns why that failed, or nothing."""
+        """Make the environment if it is not there; return why that failed, or an empty string."""
         if self._works():
             return ""
         venv = self._root / VENV
@@ -77,7 +77,7 @@ class SQLite:
 
     @staticmethod
     def name(rows: int) -> str:
-        """What it is called in the table."""
+        """Return its name in the table."""
         return f"SQLite, {rows} row{'s' if rows > 1 else ''} a commit"
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The reference: kube-apiserver and etcd, from the folder that KUBEBUILDER_ASSETS names.
+"""kube-apiserver and etcd, from the folder that KUBEBUILDER_ASSETS names.
 
 They are started the way controller-runtime's test environment starts them, except that etcd writes durably, as it does
 in a cluster and as Kapi does. Certificates are made here, so that the load comes in by client certificate on both sides
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.client import Address
-from bench.table import REFERENCE
+from bench.table import KUBE_APISERVER
 from bench.target import HOST, Process, Running, free_port, stopped_on_error, wait_listening, wait_ready
 from kapi.base.tls import Authority, KeyPair
 
@@ -25,8 +25,8 @@ MANAGER = "kube-controller-manager"
 """Not needed but for what it does by itself; the test environment's folder has none."""
 
 
-def find() -> tuple[Reference | None, str]:
-    """The reference, or None and the reason."""
+def find() -> tuple[KubeApiserver | None, str]:
+    """Return kube-apiserver with etcd, or None and the reason."""
     named = os.environ.get(VARIABLE)
     if not named:
         return None, f"{VARIABLE} is not set"
@@ -34,25 +34,25 @@ def find() -> tuple[Reference | None, str]:
     missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
     if missing:
         return None, f"{VARIABLE} names a folder without {' and '.join(missing)}"
-    return Reference(folder), ""
+    return KubeApiserver(folder), ""
 
 
-class Reference:
+class KubeApiserver:
     """kube-apiserver and etcd."""
 
-    name = REFERENCE
+    name = KUBE_APISERVER
 
     def __init__(self, assets: Path) -> None:
         self._assets = assets
 
     def versions(self) -> dict[str, str]:
-        """What both say they are."""
-        told = {}
+        """Return the versions of both programs."""
+        versions = {}
         for name in PROGRAMS:
             command = [str(self._assets / name), "--version"]
             output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout
-            told[name] = output.strip().partition("\n")[0]
-        return told
+            versions[name] = output.strip().partition("\n")[0]
+        return versions
 
     def with_manager(self) -> Managed | None:
         """The same with its controller manager, if the folder has one."""
@@ -76,7 +76,7 @@ class Reference:
         return Running(address, processes, began)
 
 
-class Managed(Reference):
+class Managed(KubeApiserver):
     """kube-apiserver, etcd and the garbage collector of the controller manager."""
 
     def start(self, folder: Path) -> Running:
@@ -88,7 +88,7 @@ class Managed(Reference):
 
 
 def kubeconfig(address: Address) -> dict[str, Any]:
-    """How the controller manager finds the server, as the administrator."""
+    """Write the kubeconfig of the controller manager, as the administrator."""
     cluster = {"server": f"https://{address.host}:{address.port}", "certificate-authority": address.authority}
     user = {"client-certificate": address.certificate, "client-key": address.key}
     return {
@@ -139,7 +139,7 @@ def etcd_command(program: Path, data: Path, port: int) -> list[str]:
 
 
 def apiserver_command(program: Path, folder: Path, pairs: dict[str, KeyPair], etcd_port: int, port: int) -> list[str]:
-    """TLS, client certificates, RBAC. Service account admission is off: nobody makes the accounts."""
+    """TLS, client certificates, RBAC. Service account admission is off, because no controller creates the accounts."""
     return [
         str(program),
         f"--etcd-servers=http://{HOST}:{etcd_port}",

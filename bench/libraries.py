@@ -1,7 +1,7 @@
-"""Clients under measurement, seen from the bench: which there are, their environment, and one of them running.
+"""The client libraries under measurement: their programs, their virtual environments, and a running client.
 
 Kapi's own runs with this Python; the other libraries for Python run in a virtual environment of theirs, which is made
-on first use, and the one for Go is built then. What clients say and are told is in `bench/peers/tally.py`.
+on first use, and the one for Go is built then. The protocol with clients is in `bench/peers/tally.py`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 VENV = Path(".peers/bench-clients")
 PROGRAMS = Path(__file__).parent / "peers"
 PATIENCE = 180.0
-"""Seconds a client may take to say the next thing."""
+"""Seconds a client may take to report the next step."""
 INSTALLING = 300.0
 IMPORTS = 5
 """How often an import is timed in one round: what else the machine does can only make it slower."""
 OTHERS = ("kubernetes_asyncio", "lightkube", "kr8s", "kopf")
 """Modules, which are called as their packages are."""
 CONTROLLER_RUNTIME = "controller-runtime"
-"""What controllers in Go are written with."""
+"""The library of controllers in Go."""
 BUILT = Path(".peers/bench-go/with_controller_runtime")
 
 
 @dataclass(frozen=True)
 class Library:
-    """What a client is written with. `module` is what a program in Python imports of it."""
+    """A client library. `module` is what a program in Python imports of it."""
 
     name: str
     command: tuple[Path, ...]
@@ -49,12 +49,12 @@ class Library:
 
 
 def kapi() -> Library:
-    """Ours."""
+    """Return Kapi's own client library."""
     return Library("Kapi", (Path(sys.executable), PROGRAMS / "with_kapi.py"), "kapi.controller.manager")
 
 
 def controller_runtime(root: Path) -> tuple[Library | None, str]:
-    """The one for Go, built anew, which is quick when nothing changed; or why it cannot be."""
+    """Build and return the library for Go (quick if nothing changed), or None and the reason."""
     go = shutil.which("go")
     if go is None:
         return None, "there is no Go here to build it with"
@@ -72,7 +72,7 @@ def controller_runtime(root: Path) -> tuple[Library | None, str]:
 
 
 def others(root: Path) -> tuple[list[Library], dict[str, str]]:
-    """The libraries of others for Python, installed if need be; and those that cannot be, with the reason."""
+    """Return the other Python libraries, installed if needed, and those that cannot be installed with the reason."""
     python = root / VENV / "bin" / "python"
     usable: list[Library] = []
     left_out: dict[str, str] = {}
@@ -85,7 +85,7 @@ def others(root: Path) -> tuple[list[Library], dict[str, str]]:
 
 
 def _install(python: Path, name: str) -> str:
-    """Why it cannot be used, or nothing."""
+    """Return why it cannot be used, or an empty string."""
     if _works(python, name):
         return ""
     commands: list[list[str]] = [
@@ -122,13 +122,13 @@ def importing(library: Library) -> float:
 
 
 class Following:
-    """A client that runs: started, told to begin, listened to, and ended when the block is left."""
+    """A running client process; it is terminated at the end of the block."""
 
     def __init__(self, library: Library, kubeconfig: Path, log: Path, numbers: Sequence[int]) -> None:
         self._library = library
         self._log = log
         with log.open("wb") as errors:
-            # Unbuffered, so that what `select` says is all there is.
+            # Unbuffered, so that `select` sees everything.
             self._process = subprocess.Popen(
                 [*library.command, *map(str, numbers)],
                 stdin=subprocess.PIPE,
@@ -157,24 +157,24 @@ class Following:
         return busy_seconds(self._process.pid)
 
     def begin(self) -> float:
-        """Tell it to start; returns when that was."""
+        """Send the start signal and return its time."""
         assert self._process.stdin is not None
         began = time.monotonic()
         self._process.stdin.write(b"\n")
         return began
 
     def pause(self) -> None:
-        """Keep it from running, so that what happens piles up."""
+        """Suspend it, so that events pile up."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> float:
-        """Let it run again; returns when that was."""
+        """Resume it and return the time."""
         resumed = time.monotonic()
         self._process.send_signal(signal.SIGCONT)
         return resumed
 
     def expect(self, what: str) -> dict[str, Any]:
-        """What it says next, which has to be this."""
+        """Return its next message, which must be this one."""
         assert self._process.stdout is not None
         give_up = time.monotonic() + PATIENCE
         while select.select([self._process.stdout], [], [], max(0.0, give_up - time.monotonic()))[0]:

@@ -1,4 +1,4 @@
-"""The rows about controllers: how soon a cache is full and what it costs, and how fast changes reach a reconciler.
+"""The rows about controllers: the time and memory until a cache is synced, and how fast changes reach a reconciler.
 
 Here the server is the same for all, Kapi's, and clients take turns: Kapi's informer and controller, and what others
 have or leave to their users.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench import machine
 from bench.figures import quantile
-from bench.following import CONTROLLER_RUNTIME, OTHERS, Following, Library, importing, kapi
+from bench.libraries import CONTROLLER_RUNTIME, OTHERS, Following, Library, importing, kapi
 from bench.table import Group, Row
 from bench.target import Kapi
 
@@ -77,7 +77,7 @@ def _measure(bench: Bench, rows: Sequence[str]) -> None:
             bench.work(server, "seed", first=settings.some, count=settings.many, of=TYPICAL)
             fast = [library for library in libraries if _is_fast(bench, library)]
             fill = {library.name: partial(_fill, bench, server, folder, library) for library in fast}
-            # Once: it takes long, and the smaller row says how much it varies.
+            # Once: it takes long, and the smaller row shows how much it varies.
             bench.alternate(_LAST, fill, rounds=1)
     finally:
         if server is not None:
@@ -110,7 +110,7 @@ def _follow(bench: Bench, server: Running, folder: Path, library: Library) -> Fi
         synced = client.expect("synced")["at"]
         filled = {"value": synced - began, **business.shares()}
         reconciled = client.expect("reconciled")
-        time.sleep(settings.settle)
+        time.sleep(settings.pause)
         bench.record("client.object", name, {"value": (client.resident() - empty) / settings.some})
         bench.record("client.start", name, {"value": reconciled["at"] - began})
         # Where reconciles are mixed with the filling of the cache they have no rate of their own.
@@ -148,7 +148,7 @@ def _fill(bench: Bench, server: Running, folder: Path, library: Library) -> Figu
         business = Business(server, client)
         began = client.begin()
         filled = {"value": client.expect("synced")["at"] - began, **business.shares()}
-        time.sleep(bench.settings.settle)
+        time.sleep(bench.settings.pause)
         bench.record("client.memory", library.name, {"value": client.resident()})
         return filled
 
@@ -158,7 +158,7 @@ def _import(library: Library) -> Figure:
 
 
 class Business:
-    """How busy server, client and others are from now on, 1.0 being one core."""
+    """Measures processor use of server, client and others from now on; 1.0 is one core."""
 
     def __init__(self, server: Running, client: Following) -> None:
         self._server = server
@@ -170,7 +170,7 @@ class Business:
         return self._server.busy_seconds(), self._client.busy_seconds(), machine.busy_seconds()
 
     def shares(self) -> Figure:
-        """What it came to. The client is what is measured here, so its share is no reason to doubt a row."""
+        """Return the measured use. The client is measured here, so its share is no reason to doubt a row."""
         elapsed = time.monotonic() - self._began
         server, client, everything = (
             (after - before) / elapsed for after, before in zip(self._seconds(), self._before, strict=True)

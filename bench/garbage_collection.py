@@ -1,7 +1,7 @@
-"""The load of the garbage collector: one object that owns many is deleted, and the others are to follow it.
+"""The load on the garbage collector: one owner of many objects is deleted, and its dependents must be deleted too.
 
-The time is from sending the deletion until none of them is left. Whoever looks asks for one object at a time, so that
-looking costs the server little.
+The time is from sending the deletion until none of them is left. The check reads one object at a time, so that
+it costs the server little.
 """
 
 from __future__ import annotations
