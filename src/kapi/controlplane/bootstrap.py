@@ -200,7 +200,6 @@ async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Seq
     condition = {
         "type": "Ready",
         "status": "True",
-        "reason": "",
         "message": "Kubernetes default Service CIDR is ready",
         "lastTransitionTime": current["metadata"]["creationTimestamp"],
     }

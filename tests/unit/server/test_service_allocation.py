@@ -41,7 +41,7 @@ async def test_the_server_has_a_ready_service_cidr_and_an_address(api):
     found = (await api.get(f"{CIDRS}/kubernetes")).json
     assert found["spec"] == {"cidrs": ["10.0.0.0/24"]}
     (condition,) = found["status"]["conditions"]
-    assert (condition["type"], condition["status"]) == ("Ready", "True")
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Ready", "True", "")
     assert condition["message"] == "Kubernetes default Service CIDR is ready"
     assert await addresses(api) == {"10.0.0.1"}
 
