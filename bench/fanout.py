@@ -214,7 +214,7 @@ async def _flood(address: Address, delivery: Delivery, names: list[str], seconds
 
 
 async def _paced(address: Address, delivery: Delivery, name: str, seconds: float) -> list[float]:
-    """One write at a time, the next when everybody has seen it; the latencies of all events."""
+    """One write at a time, the next when every watcher has seen it; the latencies of all events."""
     writer = await _writer(address, address.context(), name)
     times = delivery.latencies = []
     end = perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""Check what the other tools cannot see: sizes, names, docstrings, and asyncio's streams in packages that do no I/O.
+"""Check what the other tools cannot see: sizes, names, docstrings, plain words, and asyncio's streams in pure packages.
 
 Run by `make check`, from anywhere: `python tools/check_tree.py [ROOT]`. Standard library only; it reads the sources and
 imports none of them. The import rules themselves are in `.importlinter`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,28 @@ _STREAMS = {
     "start_unix_server",
 }
 _GENERATED = pathlib.PurePosixPath("src/kapi/api/builtin")
+_TEXTS = ("src/kapi/**/*.py", "docs/**/*.md", "examples/**/*", "bench/**/*.py", "tools/**/*.py", "generate/**/*.py")
+_TEXTS += ("*.md", "Makefile", "hatch_build.py")
+_TESTS = "tests/**/*.py"
+_WORDS = {
+    "anybody|everybody|somebody|someone|nobody|whoever": "name the client, the user, the caller or the watcher",
+    "beside": "next to; off the event loop",
+    "bur(?:y|ies|ied|ying)": "delete",
+    "excus(?:e|es|ed|ing)": "allow, skip",
+    "forsak(?:e|es|en|ing)": "abandon",
+    "furnish(?:es|ed|ing)?": "populate",
+    "goes away": "is deleted, ends",
+    "housekeeping|(?:keep|keeps|kept|keeping) house": "built-in controllers",
+    "judg(?:e|es|ed|ing|ement)": "validate",
+    "rooms?": "package",
+    "settl(?:e|es|ed|ing)": "resolve, finish, release",
+    "(?:take|takes|taking|taken|took) leave": "shut down",
+    "the reference": "kube-apiserver",
+}
+"""Words that an engineer of Kubernetes would not search for, as regular expressions, and what to write instead."""
+_ALLOWED = re.compile("the reference (?:count|cycle|documentation|manual|page|to )", re.IGNORECASE)
+"""Phrases in which such a word is plain. A message of Kubernetes that contains one is listed here, word for word."""
+_FORBIDDEN = re.compile(rf"(?<![a-z])(?:{'|'.join(f'({word})' for word in _WORDS)})(?![a-z])", re.IGNORECASE)
 
 
 def main() -> int:
@@ -46,6 +69,21 @@ def check(root: pathlib.Path) -> Iterator[str]:
         where = path.relative_to(root)
         if not where.is_relative_to(_GENERATED):
             yield from _check_module(where, path.read_text(encoding="utf-8"))
+    yield from _check_words(root)
+
+
+def _check_words(root: pathlib.Path) -> Iterator[str]:
+    """Find words that are not plain: anywhere in sources and documentation, and in the names of tests."""
+    for path in sorted({path for pattern in (*_TEXTS, _TESTS) for path in root.glob(pattern) if path.is_file()}):
+        where = path.relative_to(root)
+        if where.is_relative_to(_GENERATED) or path.name == pathlib.Path(__file__).name:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if where.parts[0] != "tests" or re.match(r"\s*(?:async )?def test_", line):
+                text = line if where.parts[0] != "tests" else line.replace("_", " ")
+                for found in _FORBIDDEN.finditer(_ALLOWED.sub("", text)):
+                    instead = list(_WORDS.values())[(found.lastindex or 1) - 1]
+                    yield f"{where}:{number}: {found[0]!r} is not plain; write: {instead}"
 
 
 def _check_module(where: pathlib.Path, source: str) -> Iterator[str]:

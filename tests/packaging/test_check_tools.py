@@ -98,3 +98,31 @@ def test_good_modules_have_no_problems(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     assert check("check_tree.py", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "problem"),
+    [
+        ("src/kapi/api/names.py", '"""Doc."""\n# Whoever asks is answered.\n', ":2: 'Whoever' is not plain"),
+        ("src/kapi/api/names.py", '"""Doc."""\nsettled = 1\n', ":2: 'settled' is not plain; write: resolve"),
+        ("docs/README.md", "As the reference does.\n", ":1: 'the reference' is not plain; write: kube-apiserver"),
+        ("README.md", "Objects are judged.\n", ":1: 'judged' is not plain; write: validate"),
+        ("tests/unit/test_x.py", "def test_nobody_waits():\n", ":1: 'nobody' is not plain"),
+    ],
+)
+def test_words_that_are_not_plain_are_found(tmp_path, file, text, problem):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    (found,) = check("check_tree.py", tmp_path)
+    assert problem in found
+
+
+def test_plain_uses_of_such_words_are_allowed(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/README.md").write_text(
+        "The reference documentation; the reference count of a judgelike roommate.\n"
+    )
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_x.py").write_text('def test_x():\n    assert user == "nobody"\n')
+    assert check("check_tree.py", tmp_path) == []

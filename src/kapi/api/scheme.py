@@ -1,6 +1,6 @@
 """The scheme: which Python class stands for which kind.
 
-`SCHEME` is the one everybody uses: it knows the built-in kinds, whose classes are imported when they are first asked
+`SCHEME` is the default one: it knows the built-in kinds, whose classes are imported when they are first asked
 for, and every class that was decorated with `@resource`. A `Scheme` of one's own is for tests, and for programs that
 want another class for a kind than the usual one. No I/O.
 """
@@ -93,4 +93,4 @@ def _said_by(obj: dict[str, Any]) -> GroupVersionKind:
 
 
 SCHEME = Scheme()
-"""The scheme that everybody shares."""
+"""The default scheme, shared by the whole process."""

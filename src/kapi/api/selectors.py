@@ -36,7 +36,7 @@ _NO_LABELS: Labels = {}
 
 
 _REMEMBERED_LENGTH = 512
-"""Longer selectors are parsed each time: anybody may send them, and what is remembered is memory."""
+"""Longer selectors are parsed each time: any client may send them, and a cache of them would grow."""
 
 
 class SelectorError(ValueError):

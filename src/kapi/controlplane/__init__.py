@@ -1,1 +1,1 @@
-"""The control plane, assembled: the only room that sees every other room of the server."""
+"""The control plane, assembled: the only package that imports every other package of the server."""

@@ -94,7 +94,7 @@ def test_nothing_found_is_no_error(run):
     assert (run.code, run.err) == (0, "No resources found\n")
 
 
-def test_missing_object_is_an_error_beside_what_was_found(run):
+def test_missing_object_is_an_error_and_found_objects_are_printed(run):
     run("create", "-f", "-", stdin=cm())
     assert run.fails("get", "cm", "a", "gone") == 'Error from server (NotFound): configmaps "gone" not found\n'
     assert run.out.splitlines()[1].startswith("a ")

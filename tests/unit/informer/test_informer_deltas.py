@@ -75,14 +75,14 @@ def test_of_two_deletions_the_one_that_knows_the_final_state_is_kept(fifo, known
     assert popped(fifo) == [("a", [("Deleted", "2", False)])]
 
 
-def test_a_list_buries_what_is_known_and_not_in_it(fifo, known):
+def test_replace_deletes_known_objects_that_are_not_listed(fifo, known):
     known.put(cached("a", 1))
     known.put(cached("b", 2))
     fifo.replace([cached("b", 3)])
     assert popped(fifo) == [("b", [("Replaced", "3", False)]), ("a", [("Deleted", "1", True)])]
 
 
-def test_a_list_buries_what_is_queued_with_its_newest_state(fifo):
+def test_replace_deletes_queued_objects_with_their_newest_state(fifo):
     fifo.add(cached("a", 1))
     fifo.update(cached("a", 2))
     fifo.replace([])

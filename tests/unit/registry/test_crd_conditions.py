@@ -117,9 +117,9 @@ def test_a_definition_gets_its_names_when_another_is_deleted():
     assert loser["status"]["acceptedNames"]["kind"] == "Thing"
 
 
-def test_settling_again_changes_nothing_and_asks_none():
+def test_computing_conditions_again_changes_nothing_and_reads_no_other_definition():
     def none():
-        raise AssertionError("the neighbours were looked at")
+        raise AssertionError("another definition was read")
         yield
 
     obj = stored(definition())

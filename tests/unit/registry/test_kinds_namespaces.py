@@ -30,7 +30,7 @@ def test_label_cannot_be_changed_or_removed():
     assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "a", "x": "y"}
 
 
-def test_finalizers_of_the_client_are_kept_beside_the_kubernetes_one():
+def test_finalizers_of_the_client_are_kept_with_the_kubernetes_one():
     obj, errors = created(STRATEGY, _namespace(spec={"finalizers": ["example.com/x"]}))
     assert obj["spec"]["finalizers"] == ["example.com/x", "kubernetes"]
     assert errors == []

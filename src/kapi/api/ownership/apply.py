@@ -209,7 +209,7 @@ class Ownership:
     def _contest(
         self, comparison: Comparison, old: Object, new: Object, claims: Claims, owner: FieldOwner | None
     ) -> tuple[dict[FieldOwner, FieldSet], dict[FieldOwner, FieldSet]]:
-        """For everybody else, which of their fields were changed, and which are gone."""
+        """For every other field manager, which of its fields were changed, and which were removed."""
         contested: dict[FieldOwner, FieldSet] = {}
         lost: dict[FieldOwner, FieldSet] = {}
         versions: dict[str, Comparison | None] = {self.api_version: comparison}

@@ -108,7 +108,7 @@ class Shape:
     def __getattr__(self, name: str) -> Any:
         # Only called for what is not set yet, so that reading what is set costs nothing.
         if name == "is_loose":
-            _judge_looseness(self)
+            _compute_looseness(self)
         elif name in ("fields", "present"):
             assert self._fill is not None
             self.fields, self.present = self._fill()
@@ -136,7 +136,7 @@ def struct(fields: Mapping[str, Shape], *, values: Shape | None = None, atomic: 
     return Shape(ATOMIC_MAP if atomic else STRUCT, values=values, fill=lambda: (steps, {}))
 
 
-def _judge_looseness(shape: Shape) -> None:
+def _compute_looseness(shape: Shape) -> None:
     """Find out whether values of any type may be found below. If not, that holds for everything below, too."""
     seen: dict[int, Shape] = {}
     waiting: list[Shape | None] = [shape]

@@ -55,7 +55,7 @@ def apply_patch(
     """The media type and the patch to send so that a configuration is applied; None when there is nothing to do.
 
     The patch keeps the annotation up to date. Without a schema, as for custom resources, it is a JSON merge patch and
-    always overwrites. Raises PatchCreationError and its kin.
+    always overwrites. Raises PatchCreationError and its subclasses.
     """
     original = last_applied(live) or {}
     modified = with_last_applied(config)

@@ -139,8 +139,8 @@ class _Pipe:
         self._patience = patience
         self._chunks: deque[bytes] = deque()
         self._change = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._dropped = False
         self._over = False
         self._task: asyncio.Task[None] | None = None
@@ -181,11 +181,11 @@ class _Pipe:
         if self.pending > self._limit:
             self.abort()
         elif self.pending >= _HIGH:
-            self._room.clear()
+            self._writable.clear()
 
     async def drain(self) -> None:
         """Wait until the reader has caught up, or has gone."""
-        await self._room.wait()
+        await self._writable.wait()
 
     def abort(self) -> None:
         """Drop the stream with what is pending."""
@@ -198,7 +198,7 @@ class _Pipe:
     def _end(self) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
-        self._room.set()
+        self._writable.set()
 
     # The reader's end.
 
@@ -214,7 +214,7 @@ class _Pipe:
         chunk = self._chunks.popleft()
         self.pending -= len(chunk)
         if self.pending < _HIGH:
-            self._room.set()
+            self._writable.set()
         return chunk
 
     async def leave(self) -> None:

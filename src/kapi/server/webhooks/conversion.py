@@ -41,7 +41,7 @@ GROUP = "apiextensions.k8s.io"
 KIND = "ConversionReview"
 
 _EMPTY_RESPONSE: Final[dict[str, Any]] = {"uid": "", "convertedObjects": None, "result": {"metadata": {}}}
-"""The reference sends one along, and there are webhooks that fill it in."""
+"""kube-apiserver sends one along, and there are webhooks that fill it in."""
 
 
 class _InvalidObject(Exception):

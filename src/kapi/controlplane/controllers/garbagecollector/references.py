@@ -1,7 +1,7 @@
 """The classification of an object's owner references: solid, dangling or waiting. Reads the view; changes nothing.
 
-An owner is looked up where the reference says: by apiVersion, kind and name, in the namespace of the dependent if the
-kind is namespaced. It must have the uid of the reference, else it is absent.
+An owner is looked up by the apiVersion, kind and name of its owner reference, in the namespace of the dependent if the
+kind is namespaced. It must have the uid of the owner reference, else it is absent.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def status_errors(obj: Object) -> list[FieldError]:
 
 
 def _bounded(errors: list[FieldError]) -> list[FieldError]:
-    """As many errors as anybody could read: thousands of versions may be wrong in thousands of ways."""
+    """The errors, limited to a readable number: thousands of versions may be wrong in thousands of ways."""
     report = Report()
     for error in errors:
         report.add(error)
