@@ -141,7 +141,7 @@ def test_operations_are_bounded():
         ([{"op": "add", "path": []}], "array into Go struct field jsonPatchOp.path of type string"),
     ],
 )
-def test_bodies_that_are_no_patch_are_refused_with_the_decoders_words(body, message):
+def test_bodies_that_are_no_patch_are_refused_with_the_message_of_the_decoder(body, message):
     with pytest.raises(PatchDecodeError) as caught:
         decode_operations(body)
     assert str(caught.value) == f"error decoding patch: json: cannot unmarshal {message}"

@@ -130,7 +130,7 @@ def test_selectors_print_sorted_and_without_spaces(text, printed):
         ),
     ],
 )
-def test_label_selector_errors_are_the_parsers_words(text, message):
+def test_label_selector_errors_are_those_of_the_kubernetes_parser(text, message):
     with pytest.raises(SelectorError) as caught:
         LabelSelector.parse(text)
     assert str(caught.value) == message
@@ -275,7 +275,7 @@ def test_field_selectors_print_sorted(text, printed):
         ("a=b\\", "invalid field selector: invalid escape sequence: \\"),
     ],
 )
-def test_field_selector_errors_are_the_parsers_words(text, message):
+def test_field_selector_errors_are_those_of_the_kubernetes_parser(text, message):
     with pytest.raises(SelectorError) as caught:
         FieldSelector.parse(text)
     assert str(caught.value) == message

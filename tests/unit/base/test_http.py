@@ -126,7 +126,7 @@ def test_unrequested_compression_is_not_decoded(certificates):
     calling(certificates, test)
 
 
-def test_an_address_is_where_to_connect_and_the_url_is_who_must_be_there(certificates):
+def test_the_address_is_connected_to_and_the_url_is_verified(certificates):
     async def test(webhook, outbound):
         where = Endpoint("https://hook.apps.svc:443/x?y=z", certificates.pem, ("127.0.0.1", webhook.port))
         assert (await post(outbound, where)).status == 200

@@ -61,7 +61,7 @@ def test_requests_follow_each_other_on_one_connection():
         ("GET / HTTP/1.0", "Connection: keep-alive\r\n", True),
     ],
 )
-def test_a_connection_is_kept_as_its_version_and_header_say(request_line, header, kept):
+def test_keep_alive_follows_the_version_and_connection_header(request_line, header, kept):
     async def test(server):
         async with connected(server) as (reader, writer):
             writer.write(f"{request_line}\r\n{header}\r\n".encode())
@@ -102,7 +102,7 @@ def test_a_malformed_request_is_refused_and_the_connection_closed(head, status):
     serving(test, limits=Limits(body_bytes=100))
 
 
-def test_a_body_may_be_as_large_as_the_limit_and_is_asked_for():
+def test_a_body_of_the_limit_is_accepted_with_100_continue():
     async def test(server):
         async with connected(server) as (reader, writer):
             writer.write(b"POST / HTTP/1.1\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")

@@ -158,7 +158,7 @@ def test_stamping_changes_the_first_version_only():
 # -- history ----------------------------------------------------------------------------------------------------------
 
 
-def test_history_begins_after_the_revision_asked_for(cache):
+def test_history_begins_after_the_requested_revision(cache):
     cache.apply([_put(1, "a"), _put(2, "b"), _gone(3, "a")])
     assert [event.item.revision for event in cache.since(0)] == [1, 2, 3]
     assert [event.item.revision for event in cache.since(2)] == [3]

@@ -128,7 +128,7 @@ def test_computing_conditions_again_changes_nothing_and_reads_no_other_definitio
     assert obj == before
 
 
-def test_an_established_definition_stays_so_when_it_asks_for_a_name_in_use():
+def test_an_established_definition_stays_so_when_it_requests_a_name_in_use():
     holder = stored(definition(**HOLDER))
     old = stored(definition("gadgets", "Gadget"), holder)
     obj, errors = update(definition("gadgets", "Gadget", names={"shortNames": ["th"]}), old, holder)
@@ -140,7 +140,7 @@ def test_an_established_definition_stays_so_when_it_asks_for_a_name_in_use():
     assert is_true(back, "NamesAccepted")
 
 
-def test_a_name_that_is_given_up_is_free():
+def test_a_released_name_is_free():
     holder = stored(definition(**HOLDER))
     released, _ = update(definition(), holder)
     assert "shortNames" not in released["status"]["acceptedNames"]

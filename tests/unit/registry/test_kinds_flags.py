@@ -100,7 +100,7 @@ def test_flags(kind):
 
 
 @pytest.mark.parametrize("kind", sorted(FLAGS), ids=lambda kind: kind[1])
-def test_selectable_names_what_it_says(kind):
+def test_selectable_fields_have_the_declared_names(kind):
     strategy = STRATEGIES[kind]
     values = strategy.selectable({"metadata": {"name": "a"}})
     assert set(values) == set(strategy.selectable_fields)

@@ -115,7 +115,7 @@ def test_a_pod_whose_first_container_completed_is_running_while_it_is_ready():
     assert status(obj) == "Running"
 
 
-def test_a_pod_whose_first_container_completed_is_not_ready_when_it_says_so():
+def test_a_pod_whose_first_container_completed_is_not_ready_without_a_ready_condition():
     obj = pod(container("a", COMPLETED), running("b"), containers=2, conditions=[condition("Ready", "False")])
     assert status(obj) == "NotReady"
 

@@ -72,7 +72,7 @@ def test_the_cluster_address_of_a_service(spec, shown):
     assert cell("", "services", "Cluster-IP", {"spec": spec}) == shown
 
 
-def test_a_service_without_ports_or_selector_says_none():
+def test_a_service_without_ports_or_selector_shows_none():
     assert cell("", "services", "Port(s)", {"spec": {}}) == "<none>"
     assert cell("", "services", "Selector", {"spec": {}}) == "<none>"
 
@@ -141,7 +141,7 @@ def test_ingress_class_parameters_may_be_of_the_core_group_or_missing():
     assert cell("networking.k8s.io", "ingressclasses", "Parameters", {"spec": {}}) == "<none>"
 
 
-def test_an_empty_pod_selector_says_none():
+def test_an_empty_pod_selector_shows_none():
     assert cell("networking.k8s.io", "networkpolicies", "Pod-Selector", {"spec": {"podSelector": {}}}) == "<none>"
 
 
@@ -204,7 +204,7 @@ def test_the_duration_of_a_job_runs_until_it_completes():
     assert cell("batch", "jobs", "Duration", {"status": {"startTime": "2026-05-04T11:50:00Z"}}) == "10m"
 
 
-def test_a_cron_job_that_never_ran_says_none():
+def test_a_cron_job_that_never_ran_shows_none():
     table = table_for("batch", "cronjobs")
     row = table.cells({"metadata": {"name": "x"}, "spec": {"schedule": "@daily"}}, NOW)
     assert row == ["x", "@daily", "<none>", "<unset>", 0, "<none>", "<unknown>", "", "", "<none>"]
@@ -217,7 +217,7 @@ def test_invalid_selectors_are_shown_as_invalid():
     assert cell("apps", "replicasets", "Selector", broken) == "<error>"
 
 
-def test_a_deployment_without_selector_shows_nothing_where_others_say_none():
+def test_a_deployment_without_selector_shows_nothing_where_others_show_none():
     assert cell("apps", "deployments", "Selector", {"spec": {"selector": {}}}) == ""
     assert cell("apps", "replicasets", "Selector", {"spec": {"selector": {}}}) == "<none>"
 
@@ -407,7 +407,7 @@ def test_the_condition_of_a_certificate_signing_request(conditions, certificate,
     assert cell("certificates.k8s.io", "certificatesigningrequests", "Condition", obj) == shown
 
 
-def test_a_signing_request_without_signer_or_lifetime_says_none():
+def test_a_signing_request_without_signer_or_lifetime_shows_none():
     kind = ("certificates.k8s.io", "certificatesigningrequests")
     assert cell(*kind, "SignerName", {}) == "<none>"
     assert cell(*kind, "RequestedDuration", {}) == "<none>"
@@ -457,7 +457,7 @@ def test_a_flow_schema_without_conditions_shows_a_question_mark():
         ({"type": "Limited", "limited": {}}, ["Limited", 0, "<none>", "<none>", "<none>"]),
     ],
 )
-def test_a_priority_level_without_queues_says_none(spec, shown):
+def test_a_priority_level_without_queues_shows_none(spec, shown):
     table = table_for("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations")
     assert table.cells({"metadata": {"name": "x"}, "spec": spec}, NOW)[1:-1] == shown
 

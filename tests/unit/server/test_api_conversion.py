@@ -169,7 +169,7 @@ async def test_a_deletion_in_another_version_returns_a_status(api, webhook):
 
 
 @wired
-async def test_a_deletion_that_waits_for_a_finalizer_shows_the_object_in_the_version_asked_for(api, webhook):
+async def test_a_deletion_that_waits_for_a_finalizer_shows_the_object_in_the_requested_version(api, webhook):
     await api.made(path(V1), listener("a", metadata={"finalizers": ["a.dev/wait"]}))
     answer = await api.delete(path(V1BETA1, "a"))
     assert (answer.status, answer["apiVersion"], answer["spec"]) == (200, V1BETA1, {"hostPort": "h:1"})

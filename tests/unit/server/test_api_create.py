@@ -34,7 +34,7 @@ async def test_created_object_is_returned_and_stored(api):
 
 
 @served
-async def test_name_that_is_taken_is_a_conflict(api):
+async def test_existing_name_is_a_conflict(api):
     await api.made(CM, cm("a"))
     answer = await api.post(CM, cm("a"))
     assert answer.error == (409, "AlreadyExists", 'configmaps "a" already exists')

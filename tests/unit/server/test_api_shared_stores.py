@@ -66,7 +66,7 @@ async def test_events_k8s_io_event_is_served_in_the_core_group(api):
 
 
 @served
-async def test_lists_are_in_the_version_asked_for(api):
+async def test_lists_are_in_the_requested_version(api):
     await api.made(EVENTS, _event())
     old, new = await api.get(EVENTS), await api.get(EVENTS_V1)
     assert (old["kind"], old["apiVersion"], old["items"][0]["message"]) == ("EventList", "v1", "it did")
@@ -76,7 +76,7 @@ async def test_lists_are_in_the_version_asked_for(api):
 
 
 @served
-async def test_watches_are_in_the_version_asked_for(api):
+async def test_watches_are_in_the_requested_version(api):
     old, new = await api.watch(EVENTS), await api.watch(EVENTS_V1, allowWatchBookmarks="true")
     bookmark = await new.next()
     assert bookmark["object"]["apiVersion"] == "events.k8s.io/v1"

@@ -421,7 +421,7 @@ async def test_bookmark_is_sent_before_the_end(api):
 
 
 @served
-async def test_no_bookmarks_unless_asked_for(api):
+async def test_no_bookmarks_unless_requested(api):
     watch = await api.watch(CM, resourceVersion=api.revision, timeoutSeconds=300)
     await api.made(PODS, pod("p"))
     assert await watch.rest() == []

@@ -211,7 +211,7 @@ async def test_a_watch_can_be_of_tables(api):
 
 
 @served
-async def test_metadata_alone_can_be_asked_for(api):
+async def test_partial_object_metadata_can_be_requested(api):
     await filled(api, 2)
     one = await api.get(f"{WIDGETS}/w0", headers={"accept": PARTIAL})
     assert one.json == {

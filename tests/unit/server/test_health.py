@@ -55,7 +55,7 @@ def test_excluding_an_unknown_check_is_a_warning():
     assert b'warn: some health checks cannot be excluded: no matches for "nope"\n' in response.body
 
 
-def test_one_check_can_be_asked_for():
+def test_one_check_can_be_requested():
     health = _health(storage="broken", fine=None)
     assert health.answer("/livez/fine", "").body == b"ok"
     response = health.answer("/livez/storage", "")

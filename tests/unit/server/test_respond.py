@@ -39,7 +39,7 @@ async def test_yaml_is_served_with_sorted_keys(api):
 
 
 @served
-async def test_errors_are_in_the_form_asked_for(api):
+async def test_errors_are_in_the_requested_form(api):
     answer = await api.get(f"{CM}/none", headers={"accept": "application/yaml"})
     assert (answer.status, answer.header("Content-Type")) == (404, "application/yaml")
     assert "reason: NotFound" in answer.text
@@ -101,7 +101,7 @@ async def test_accept_can_ask_for_indentation(api):
 
 
 @served
-async def test_large_answers_are_compressed_when_asked(api):
+async def test_large_answers_are_compressed_on_request(api):
     for index in range(4):
         await api.made(CM, cm(f"c{index}", data={"x": "y" * 40_000}))
     plain = await api.get(CM)
@@ -114,7 +114,7 @@ async def test_large_answers_are_compressed_when_asked(api):
 
 
 @served
-async def test_large_single_objects_are_compressed_when_asked(api):
+async def test_large_single_objects_are_compressed_on_request(api):
     await api.made(CM, cm("big", data={"x": "y" * 200_000}))
     answer = await api.get(f"{CM}/big", headers={"accept-encoding": "gzip"})
     assert answer.header("Content-Encoding") == "gzip"
@@ -122,7 +122,7 @@ async def test_large_single_objects_are_compressed_when_asked(api):
 
 
 @served
-async def test_large_tables_are_compressed_when_asked(api):
+async def test_large_tables_are_compressed_on_request(api):
     for index in range(4):
         await api.made(CM, cm(f"c{index}", metadata={"annotations": {"x": "y" * 40_000}}))
     answer = await api.get(CM, headers={"accept-encoding": "gzip", "accept": TABLE})

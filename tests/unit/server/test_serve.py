@@ -93,7 +93,7 @@ def test_small_answers_are_not_delayed_by_the_kernel(run):
     run(main())
 
 
-def test_port_that_is_taken_is_an_error_and_leaves_nothing_behind(run, tmp_path):
+def test_port_in_use_is_an_error_and_leaves_nothing_behind(run, tmp_path):
     async def main():
         async with serving(hello) as server:
             second = Server(hello, host="127.0.0.1", port=server.port, unix=tmp_path / "s")

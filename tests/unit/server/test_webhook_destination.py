@@ -163,7 +163,7 @@ def test_endpoints_are_not_used_when_there_are_slices():
     assert "no endpoints available" in failure(objects)
 
 
-def test_an_external_name_is_the_host_at_the_port_asked_for():
+def test_an_external_name_is_the_host_at_the_requested_port():
     objects = Objects(services=[service(type="ExternalName", externalName="hooks.example", ports=None)])
     found = find(objects, port=9443)
     assert (found.url, found.address) == ("https://hook.apps.svc:9443/?timeout=30s", ("hooks.example", 9443))
