@@ -29,8 +29,17 @@ _STREAMS = {
     "start_unix_server",
 }
 _GENERATED = pathlib.PurePosixPath("src/kapi/api/builtin")
-_TEXTS = ("src/kapi/**/*.py", "docs/**/*.md", "examples/**/*", "bench/**/*.py", "tools/**/*.py", "generate/**/*.py")
-_TEXTS += ("*.md", "Makefile", "hatch_build.py")
+_TEXTS = (
+    "src/kapi/**/*.py",
+    "docs/**/*.md",
+    "examples/**/*",
+    "bench/**/*.py",
+    "tools/**/*.py",
+    "generate/**/*.py",
+    "*.md",
+    "Makefile",
+    "hatch_build.py",
+)
 _TESTS = "tests/**/*.py"
 _WORDS = {
     "anybody|everybody|somebody|someone|nobody|whoever": "name the client, the user, the caller or the watcher",
