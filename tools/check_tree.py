@@ -32,7 +32,9 @@ _GENERATED = pathlib.PurePosixPath("src/kapi/api/builtin")
 _TEXTS = (
     "src/kapi/**/*.py",
     "docs/**/*.md",
-    "examples/**/*",
+    "examples/**/*.py",
+    "examples/**/*.md",
+    "examples/**/*.yaml",
     "bench/**/*.py",
     "tools/**/*.py",
     "generate/**/*.py",
