@@ -15,9 +15,10 @@ import structlog
 from kapi.controlplane.bootstrap import BootstrapError, ensure_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kapi.api.meta import Object
+    from kapi.cache.watchcache import Event
     from kapi.registry.catalog import Catalog
     from kapi.server.transport.inprocess import InProcessTransport
 
@@ -71,7 +72,6 @@ class ApiServiceRegistration:
         self._transport = transport
         self._catalog = catalog
         self._changed = asyncio.Event()
-        self._changed.set()
 
     async def register_built_in(self) -> None:
         """Create the APIServices of built-in group versions."""
@@ -84,17 +84,29 @@ class ApiServiceRegistration:
 
     async def run(self) -> None:
         """Keep the APIServices of custom group versions in step with the definitions, until cancelled."""
-        for resource in (_DEFINITIONS, _APISERVICES):
-            self._catalog.store(resource).cache.listen(lambda _: self._changed.set())
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self._reconcile()
-            except BootstrapError as error:
-                _log.warning("registering APIServices failed, trying again", error=str(error), seconds=RETRY_SECONDS)
-                await asyncio.sleep(RETRY_SECONDS)
-                self._changed.set()
+        caches = [self._catalog.store(resource).cache for resource in (_DEFINITIONS, _APISERVICES)]
+        for cache in caches:
+            cache.listen(self._heard)
+        self._changed.set()
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                await self._reconcile_or_retry()
+        finally:
+            for cache in caches:
+                cache.unlisten(self._heard)
+
+    def _heard(self, events: Sequence[Event]) -> None:
+        self._changed.set()
+
+    async def _reconcile_or_retry(self) -> None:
+        try:
+            await self._reconcile()
+        except BootstrapError as error:
+            _log.warning("registering APIServices failed, trying again", error=str(error), seconds=RETRY_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
+            self._changed.set()
 
     async def _reconcile(self) -> None:
         wanted = {f"{version}.{group}": (group, version) for group, version in self._group_versions(custom=True)}

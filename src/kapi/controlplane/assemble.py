@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,6 +20,7 @@ from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
 from kapi.controlplane.identitylease import IdentityLease
 from kapi.controlplane.options import DRAIN_SECONDS, join_host_port
+from kapi.controlplane.supervisor import Supervisor
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.registry.kinds.core.service.repair import service_repair
@@ -43,7 +45,7 @@ from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite.storage import SqliteStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
@@ -88,9 +90,9 @@ class ControlPlane:
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.health = Health()
+        self.supervisor = Supervisor(self.clock, self.health, self.metrics.registry)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.url = ""
-        self._tasks: set[asyncio.Task[None]] = set()
         self._hooks: list[Hook] = []
         self._stopping = False
         self._outbound: Outbound | None = None
@@ -134,7 +136,8 @@ class ControlPlane:
         self.url = f"https://{join_host_port(options.local_host, server.port)}"
         await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=authority.decode())
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
-        self._spawn(self.metrics.watch_loop_lag())
+        supervise = self.supervisor.run
+        supervise("event-loop-lag", self.metrics.watch_loop_lag)
         history = options.history_seconds
         compactor = Compactor(
             storage,
@@ -144,27 +147,24 @@ class ControlPlane:
             max_revisions=MAX_REVISIONS,
             floor=min(history, PROMISED_SECONDS),
         )
-        self._spawn(compactor.run())
-        self._spawn(catalog.hub.keep_trimmed(COMPACTION_INTERVAL))
-        self._spawn(DefinitionController(catalog).run())
-        self._spawn(repair.run())
-        self._spawn(self._run_controllers(pipeline, credentials))
+        supervise("compaction", compactor.run)
+        supervise("watch-history", partial(catalog.hub.keep_trimmed, COMPACTION_INTERVAL))
+        supervise("custom-resource-definitions", DefinitionController(catalog).run)
+        supervise("service-repair", repair.run)
+        supervise("controllers", partial(self._run_controllers, pipeline, credentials))
         registration = ApiServiceRegistration(self.transport, catalog)
         await registration.register_built_in()
-        self._spawn(registration.run())
+        supervise("apiservice-registration", registration.run)
         lease = IdentityLease(self.transport, services.address, self.clock)
         await lease.renew()
-        self._spawn(lease.run())
+        supervise("identity-lease", lease.run)
         for hook in self._hooks:
             hook.done = True
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
         self._stopping = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.supervisor.stop()
         if self._server is not None:
             await self._server.drain(DRAIN_SECONDS)
             await self._server.close()
@@ -253,11 +253,6 @@ class ControlPlane:
         _log.critical("storage failed, refusing writes and shutting down", error=str(error))
         if not self.failed.done():
             self.failed.set_result(error)
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def serve(options: Options, stop: asyncio.Event, ready: Callable[[ControlPlane], None]) -> int:

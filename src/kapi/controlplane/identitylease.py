@@ -10,6 +10,7 @@ import asyncio
 import base64
 import datetime as dt
 import hashlib
+import math
 import socket
 import uuid
 from typing import TYPE_CHECKING, Final
@@ -49,16 +50,21 @@ class IdentityLease:
         self._host = socket.gethostname()
         self.name = server_identity(self._host, address)
         self._holder = f"{self.name}_{uuid.uuid4()}"
+        self._renewed = -math.inf
 
     async def run(self) -> None:
         """Renew the Lease and delete expired ones until cancelled."""
         while True:
+            # Half of the time, because the clock and the timers of the loop differ. `start` has renewed it just now;
+            # a run after a failure may find it older.
+            if self._clock.monotonic() - self._renewed > RENEW_SECONDS / 2:
+                await self.renew()
             await self._delete_expired()
             await asyncio.sleep(RENEW_SECONDS)
-            await self.renew()
 
     async def renew(self) -> None:
         """Create the Lease, or renew it. A failure is logged: the next renewal comes before it matters."""
+        self._renewed = self._clock.monotonic()
         lease = await self._get(f"{PATH}/{self.name}")
         if lease is None:
             await self._write("POST", PATH, self._lease())

@@ -50,6 +50,19 @@ async def test_lease_is_renewed_and_its_holder_replaced_after_a_restart(api):
 
 
 @served
+async def test_a_run_after_a_failure_renews_a_lease_that_is_due(api):
+    one = IdentityLease(api.transport, "192.0.2.1:6443", api.clock)
+    await one.renew()
+    first = (await api.get(f"{PATH}/{one.name}"))["spec"]["renewTime"]
+    for age, renews in ((1, False), (700, True)):
+        await asyncio.sleep(age)
+        task = asyncio.ensure_future(one.run())
+        await asyncio.sleep(1)
+        task.cancel()
+        assert ((await api.get(f"{PATH}/{one.name}"))["spec"]["renewTime"] > first) is renews
+
+
+@served
 async def test_expired_leases_of_other_servers_are_deleted(api):
     now = api.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for obj in (

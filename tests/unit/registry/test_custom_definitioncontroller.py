@@ -158,6 +158,24 @@ async def test_a_failed_deletion_is_reported_in_a_condition_and_retried_with_bac
 
 
 @controlled
+async def test_an_unexpected_error_is_retried_and_kept_to_its_definition(api, controller):
+    controller.start()
+    await defined(api, definition())
+    real, attempts = api.storage.put, []
+
+    async def broken(*arguments):
+        attempts.append(1)
+        if len(attempts) == 2:
+            raise ZeroDivisionError
+        return await real(*arguments)
+
+    api.storage.put = broken
+    await api.delete(WIDGET_CRD)
+    await gone(api, f"widgets.{GROUP}")
+    assert len(attempts) > 2
+
+
+@controlled
 async def test_a_busy_store_is_retried(api, controller):
     controller.start()
     await defined(api, definition())

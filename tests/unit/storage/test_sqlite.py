@@ -34,6 +34,7 @@ from kapi.storage.sqlite import maintenance as sqlite_maintenance
 from kapi.storage.sqlite import writer as sqlite_writer
 from kapi.storage.sqlite.reader import read_key, read_log, read_range
 from kapi.storage.sqlite.storage import SqliteStorage
+from kapi.storage.sqlite.writer import Writer
 
 DRAFT = Draft(b"x" * 700, b"y" * 800)
 
@@ -496,6 +497,22 @@ def test_a_commit_that_cannot_be_published_is_not_acknowledged(tmp_path, point):
             with pytest.raises(StorageFailed):
                 await store.put("/b", DRAFT, 0)
             assert len(failures) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_writer_thread_that_dies_of_a_bug_is_a_failure_of_the_store(tmp_path, monkeypatch):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            failure = asyncio.get_running_loop().create_future()
+            store.on_failure = failure.set_result
+            monkeypatch.setattr(Writer, "_maintain", lambda writer: (_ for _ in ()).throw(SystemError("a bug")))
+            monkeypatch.setattr(Writer, "_attempt", lambda writer, work, commits: work())
+            write = asyncio.ensure_future(store.put("/a", DRAFT, 0))
+            assert str(await asyncio.wait_for(failure, 30)) == "a bug"
+            await asyncio.wait([write])
+            with pytest.raises(StorageFailed):
+                await store.put("/b", DRAFT, 0)
 
     asyncio.run(scenario())
 

@@ -56,8 +56,6 @@ USER: Final = "system:kube-controller-manager"
 AGENT: Final = "kube-controller-manager"
 """The field manager of the built-in controllers in managedFields, as in Kubernetes."""
 STOP_SECONDS: Final = 5.0
-FIRST_BACKOFF: Final = 1.0
-MAX_BACKOFF: Final = 60.0
 
 CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.GARBAGE_COLLECTOR: add_garbage_collector,
@@ -118,24 +116,16 @@ class ControllerSet:
     async def run(self) -> None:
         """Run the controllers until cancelled; reconciles in progress may then finish, for `STOP_SECONDS`.
 
-        A failure that a controller cannot keep to one key ends all of them, and is a bug of ours. They are then started
-        again, with back-off: a server without garbage collection should not need an operator to notice. When the Lease
-        is lost, they are started again to wait for the next term.
+        A failure that a controller cannot keep to one key ends all of them and is raised: the supervisor starts them
+        again. When the Lease is lost, they are started again here, to wait for the next term.
         """
-        backoff = FIRST_BACKOFF
         while True:
-            started = self._clock.monotonic()
             try:
                 await self._run_once()
             except LeadershipLost as lost:
                 _log.warning("leadership lost; controllers stopped", reason=str(lost))
-                continue
-            except Exception:
-                if self._clock.monotonic() - started > MAX_BACKOFF:
-                    backoff = FIRST_BACKOFF
-                _log.exception("controllers failed and are restarted", backoff_seconds=backoff)
-            await asyncio.sleep(backoff)
-            backoff = min(2 * backoff, MAX_BACKOFF)
+            else:
+                return
 
     async def _run_once(self) -> None:
         """Run a manager with all controllers until it fails or loses its leadership."""

@@ -116,10 +116,13 @@ class DefinitionController:
                 return
             except (ApiError, StorageBusy) as error:
                 _log.warning("reconciling a definition failed; trying again", definition=name, error=str(error))
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, MAX_BACKOFF)
+            except Exception:
+                # A bug of ours. It is kept to this definition: the others must not wait for it.
+                _log.exception("reconciling a definition failed; trying again", definition=name)
             else:
                 return
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF)
 
     # -- names ------------------------------------------------------------------------------------------------------
 

@@ -170,7 +170,11 @@ class Writer:
             self._tell(self._owner.ended, error)
             return
         self._tell(self._owner.opened, Opened(self._revision, self._maintenance.compacted))
-        self._serve()
+        try:
+            self._serve()
+        except Exception as error:
+            # Not an error of the disk, which `_attempt` handles, but a bug. Nothing can be committed any more either.
+            self._fail(error, [])
         self._close(lock)
         self._tell(self._owner.ended, None)
 

@@ -3,11 +3,15 @@
 import asyncio
 import itertools
 
+from prometheus_client import CollectorRegistry
+
 from api_client import CM, cm
 from controller_api import running_controllers, with_controllers
 from kapi.controller.reconcile import Request
 from kapi.controlplane.controllers.context import enqueue_object
 from kapi.controlplane.controllers.controllerset import STOP_SECONDS
+from kapi.controlplane.supervisor import Supervisor
+from kapi.server.pages.health import Health
 from kapi.storage.interface import Change
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
@@ -82,7 +86,7 @@ def test_a_stopped_controller_enqueues_nothing():
 
 
 class Failing:
-    """A runnable that fails twice."""
+    """A runnable that fails in its first two runs."""
 
     name = "failing"
     needs_leader_election = True
@@ -100,18 +104,22 @@ class Failing:
         pass
 
 
-def test_controllers_that_failed_are_restarted_with_back_off():
+def test_supervised_controllers_that_failed_are_restarted_with_back_off():
     starts, seen = [], []
 
-    @with_controllers(lambda context: context.manager.add(Failing(starts)), recording(seen))
-    async def check(api):
-        await api.run_until_idle()
-        assert [round(later - sooner) for sooner, later in itertools.pairwise(starts)] == [1, 2]
-        await api.made(CM, cm("a"))
-        await api.run_until_idle()
-        assert seen == [Request("default", "a")]
+    async def main():
+        async with running_controllers() as api:
+            controllers = api.controller_set(lambda context: context.manager.add(Failing(starts)), recording(seen))
+            supervisor = Supervisor(api.clock, Health(), CollectorRegistry())
+            supervisor.run("controllers", controllers.run)
+            await api.run_until_idle()
+            assert [round(later - sooner) for sooner, later in itertools.pairwise(starts)] == [1, 2]
+            await api.made(CM, cm("a"))
+            await api.run_until_idle()
+            assert seen == [Request("default", "a")]
+            await supervisor.stop()
 
-    check()
+    run(main())
 
 
 def test_a_reconcile_that_hangs_does_not_keep_the_server_from_stopping():

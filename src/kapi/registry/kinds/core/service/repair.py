@@ -59,6 +59,7 @@ class ServiceRepair:
         self._addresses = addresses
         self._clock = clock
         self._deleted: asyncio.Queue[Item] = asyncio.Queue()
+        self._is_restart = False
 
     # -- at the start -----------------------------------------------------------------------------------------------
 
@@ -128,6 +129,9 @@ class ServiceRepair:
         """Restore every IPAddress object that is deleted while its Service holds the address, until cancelled."""
         self._addresses.cache.listen(self._heard)
         try:
+            if self._is_restart:
+                await self.repair_all()  # of what was deleted while nothing listened
+            self._is_restart = True
             while True:
                 item = await self._deleted.get()
                 await self._until_committed(partial(self._restore, item))
