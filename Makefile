@@ -61,7 +61,7 @@ check: $(INSTALLED) ## Lint, format, types, architecture, documentation
 
 peers: $(INSTALLED) ## Run the tests against real kubectl and other people's clients
 	@if [ -e tests/wire/install ]; then bash tests/wire/install; fi
-	$(BIN)/python -m pytest tests/wire $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal tests/wire $(ARGS)
 
 bench: $(INSTALLED) ## Measure (ARGS are passed on)
 	$(BIN)/python -m bench $(ARGS)
