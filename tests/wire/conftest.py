@@ -10,7 +10,7 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kapi_process import Server
@@ -32,6 +32,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="Run the kubectl sessions against this control plane instead of one of our own, to check what they expect.",
     )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a process of pytest-xdist: hand the table over to the process that prints."""
+    config = session.config
+    if PRINTED in config.stash and hasattr(config, "workeroutput"):
+        config.workeroutput["recovery"] = config.stash[PRINTED]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take the table from the process that ran the test."""
+    table = getattr(node, "workeroutput", {}).get("recovery")
+    if table is not None:
+        node.config.stash[PRINTED] = table
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

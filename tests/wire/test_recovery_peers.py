@@ -18,6 +18,7 @@ from scripted_server import Request, ScriptedServer
 pytestmark = pytest.mark.peers
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_client_has_an_outcome_in_every_scenario_and_kapi_passes(request, tmp_path):
     present = [client for client in CLIENTS if not client.why_missing]
