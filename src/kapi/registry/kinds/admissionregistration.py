@@ -236,8 +236,9 @@ def _version_errors(path: str, versions: list[str], *, recognized: bool) -> list
     if not versions:
         return [required(path, f"must specify one of {listed}")]
     errors: list[FieldError] = []
+    repeated = frozenset(fieldrules.repeated(versions))
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in repeated:
             errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
             continue
         errors += fieldrules.each(f"{path}[{index}]", version, names.dns1035_label(version))

@@ -194,8 +194,7 @@ def _usage_errors(usages: list[str]) -> list[FieldError]:
     errors = [] if usages else [required("spec.usages")]
     for index, usage in enumerate(usages):
         errors += fieldrules.one_of(f"spec.usages[{index}]", usage, USAGES)
-    repeated = [index for index, usage in enumerate(usages) if usage in usages[:index]]
-    return errors + [duplicate(f"spec.usages[{index}]", usages[index]) for index in repeated]
+    return errors + [duplicate(f"spec.usages[{index}]", usages[index]) for index in fieldrules.repeated(usages)]
 
 
 def signer_name_errors(path: str, name: str) -> list[FieldError]:

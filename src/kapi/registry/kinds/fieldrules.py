@@ -15,7 +15,7 @@ from kapi.api.go.addresses import parse_cidr_sloppy, parse_ip_sloppy
 from kapi.api.values import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from kapi.api.meta import Object
 
@@ -27,6 +27,7 @@ NOT_POSITIVE = "must be greater than zero"
 IMMUTABLE = "field is immutable"
 MAX_INT32 = 2**31 - 1
 PROTOCOLS = ("SCTP", "TCP", "UDP")
+_LINK_LOCAL_MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
 
 
 def each(path: str, value: Any, messages: Iterable[str]) -> list[FieldError]:
@@ -98,6 +99,17 @@ def labels(path: str, pairs: Mapping[str, str]) -> list[FieldError]:
     return errors
 
 
+def repeated(values: Iterable[Hashable]) -> list[int]:
+    """The positions of values that stand further up in a list already."""
+    seen: set[Hashable] = set()
+    positions = []
+    for index, value in enumerate(values):
+        if value in seen:
+            positions.append(index)
+        seen.add(value)
+    return positions
+
+
 def invalid_without_value(path: str, detail: str) -> FieldError:
     """An `Invalid value` that does not repeat the value."""
     return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
@@ -121,12 +133,12 @@ def protocol(path: str, value: str) -> list[FieldError]:
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
-def ip(path: str, value: str, stored: Sequence[str] = ()) -> list[FieldError]:
+def ip(path: str, value: str, stored: Collection[str] = ()) -> list[FieldError]:
     """An IP address; what is stored already is left alone."""
     return [] if value in stored else each(path, value, names.ip(value))
 
 
-def cidr(path: str, value: str, stored: Sequence[str] = ()) -> list[FieldError]:
+def cidr(path: str, value: str, stored: Collection[str] = ()) -> list[FieldError]:
     """A network in CIDR notation; what is stored already is left alone."""
     return [] if value in stored else each(path, value, names.cidr(value))
 
@@ -136,13 +148,12 @@ def endpoint_ip(path: str, value: str) -> list[FieldError]:
     parsed = parse_ip_sloppy(value)
     if parsed is None:
         return [invalid(path, value, "must be a valid IP address")]
-    link_local_multicast = ipaddress.ip_network("224.0.0.0/24" if parsed.version == 4 else "ff02::/16")
     complaints = (
         (parsed.is_unspecified, f"may not be unspecified ({value})"),
         (parsed.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         (parsed.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         (
-            parsed in link_local_multicast,
+            parsed in _LINK_LOCAL_MULTICAST[parsed.version],
             "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kapi.api.fielderror import FieldError, duplicate
 from kapi.api.selectors import validate_labels
@@ -43,12 +43,9 @@ class RuntimeClassStrategy(Strategy):
         errors += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
         tolerations = scheduling.get("tolerations") or []
         check_tolerations(errors, "scheduling.tolerations", tolerations)
-        seen: list[tuple[Any, ...]] = []
-        for index, toleration in enumerate(tolerations):
-            key = tuple(toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
-            if key in seen:
-                errors.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
-            seen.append(key)
+        keys = (tuple(one.get(field, "") for field in ("key", "operator", "value", "effect")) for one in tolerations)
+        for index in fieldrules.repeated(keys):
+            errors.append(duplicate(f"scheduling.tolerations[{index}]", tolerations[index]))
         return errors
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:

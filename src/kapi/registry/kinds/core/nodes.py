@@ -126,10 +126,10 @@ def _pod_cidr_errors(networks: list[str]) -> list[FieldError]:
 
 
 def _address_errors(addresses: list[dict[str, str]]) -> list[FieldError]:
+    pairs = [(address.get("type"), address.get("address")) for address in addresses]
     return [
-        duplicate(f"status.addresses[{index}]", {"Type": address.get("type"), "Address": address.get("address")})
-        for index, address in enumerate(addresses)
-        if address in addresses[:index]
+        duplicate(f"status.addresses[{index}]", {"Type": pairs[index][0], "Address": pairs[index][1]})
+        for index in fieldrules.repeated(pairs)
     ]
 
 

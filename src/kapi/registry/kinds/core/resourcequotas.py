@@ -84,18 +84,44 @@ def _scope_applies(scope: str, name: str) -> bool:
     return scope not in _SCOPES or name == "pods" or name in _COMPUTE
 
 
-def _misapplied(scope: str, hard: dict[str, str]) -> list[str]:
-    return [name for name in sorted(hard) if _is_standard(name, _QUOTA_RESOURCES) and not _scope_applies(scope, name)]
+class _Misapplied:
+    """The errors of scopes that cannot narrow down resources of `spec.hard`: one for each scope and resource.
+
+    They are all the same error, which is shown to clients once, and each repeats all scopes. So that they take no more
+    than a few times the memory of the object, only the first of very many are reported.
+    """
+
+    def __init__(self, spec: dict[str, Any], path: str, value: Any, entries: int) -> None:
+        self._names = [name for name in spec.get("hard") or () if _is_standard(name, _QUOTA_RESOURCES)]
+        self._path, self._value = path, value
+        self._counts: dict[str, int] = {}
+        self.left = _reported(entries)
+
+    def errors(self, scope: str) -> list[FieldError]:
+        """Return the errors of one scope."""
+        count = self._counts.get(scope)
+        if count is None:
+            count = self._counts[scope] = sum(not _scope_applies(scope, name) for name in self._names)
+        count = min(count, self.left)
+        self.left -= count
+        return [invalid(self._path, self._value, "unsupported scope applied to resource")] * count if count else []
+
+
+def _reported(entries: int) -> int:
+    """The number of errors that are reported when each repeats a list of so many entries."""
+    return max(10, 10_000 // max(entries, 1))
 
 
 def _scope_errors(spec: dict[str, Any]) -> list[FieldError]:
     scopes = spec.get("scopes") or []
+    misapplied = _Misapplied(spec, "spec.scopes", scopes, len(scopes))
     errors: list[FieldError] = []
+    unsupported = _reported(len(scopes))
     for scope in scopes:
-        if scope not in _SCOPES:
+        if scope not in _SCOPES and unsupported:
+            unsupported -= 1
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        misapplied = _misapplied(scope, spec.get("hard") or {})
-        errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource") for _ in misapplied]
+        errors += misapplied.errors(scope)
     return errors + [
         invalid("spec.scopes", scopes, "conflicting scopes") for pair in _CONFLICTING if pair <= set(scopes)
     ]
@@ -108,12 +134,12 @@ def _selector_errors(spec: dict[str, Any]) -> list[FieldError]:
     path = "spec.scopeSelector.matchExpressions"
     errors: list[FieldError] = []
     requirements = selector.get("matchExpressions") or []
+    misapplied = _Misapplied(spec, path, selector, len(requirements))
     for requirement in requirements:
         scope = requirement.get("scopeName", "")
         if scope not in _SCOPES:
             errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        misapplied = _misapplied(scope, spec.get("hard") or {})
-        errors += [invalid(path, selector, "unsupported scope applied to resource") for _ in misapplied]
+        errors += misapplied.errors(scope)
         errors += _requirement_errors(path, requirement)
     scopes = {requirement.get("scopeName") for requirement in requirements}
     return errors + [invalid(path, spec.get("scopes"), "conflicting scopes") for pair in _CONFLICTING if pair <= scopes]

@@ -51,7 +51,7 @@ class IngressStrategy(Strategy):
     def validate_status(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """The load balancer's addresses."""
         now, was = ((side.get("status", {}).get("loadBalancer", {}).get("ingress") or []) for side in (obj, old))
-        stored = [point["ip"] for point in was if "ip" in point]
+        stored = {point["ip"] for point in was if "ip" in point}
         return [
             error
             for index, point in enumerate(now)

@@ -36,16 +36,16 @@ class NetworkPolicyStrategy(Strategy):
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Selectors, peers and ports."""
-        return _policy_errors(obj["spec"], ())
+        return _policy_errors(obj["spec"], frozenset())
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Networks that were accepted before may stay."""
-        stored = [
+        stored = frozenset(
             value
             for _, block in _ip_blocks(old.get("spec", {}))
             for value in (block.get("cidr", ""), *(block.get("except") or ()))
-        ]
-        return _policy_errors(obj["spec"], tuple(stored))
+        )
+        return _policy_errors(obj["spec"], stored)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Odd spellings of networks."""
@@ -71,7 +71,7 @@ def _ip_blocks(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path}.ipBlock", peer["ipBlock"]
 
 
-def _policy_errors(spec: dict[str, Any], stored: tuple[str, ...]) -> list[FieldError]:
+def _policy_errors(spec: dict[str, Any], stored: frozenset[str]) -> list[FieldError]:
     errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector")
     for direction, side in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
@@ -109,7 +109,7 @@ def _policy_port_errors(path: str, entry: dict[str, Any]) -> list[FieldError]:
     return errors
 
 
-def _peer_errors(path: str, peer: dict[str, Any], stored: tuple[str, ...]) -> list[FieldError]:
+def _peer_errors(path: str, peer: dict[str, Any], stored: frozenset[str]) -> list[FieldError]:
     errors: list[FieldError] = []
     present = [field for field in ("podSelector", "namespaceSelector", "ipBlock") if field in peer]
     for field in present:
@@ -124,7 +124,7 @@ def _peer_errors(path: str, peer: dict[str, Any], stored: tuple[str, ...]) -> li
     return errors
 
 
-def _ip_block_errors(path: str, block: dict[str, Any], stored: tuple[str, ...]) -> list[FieldError]:
+def _ip_block_errors(path: str, block: dict[str, Any], stored: frozenset[str]) -> list[FieldError]:
     text = block.get("cidr", "")
     if not text:
         return [required(f"{path}.cidr")]

@@ -70,7 +70,7 @@ class StorageClassStrategy(Strategy):
 
 def _topology_errors(terms: list[dict[str, Any]]) -> list[FieldError]:
     errors: list[FieldError] = []
-    seen: list[dict[str, frozenset[str]]] = []
+    seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for index, term in enumerate(terms):
         path = f"allowedTopologies[{index}].matchLabelExpressions"
         expressions: dict[str, frozenset[str]] = {}
@@ -80,18 +80,17 @@ def _topology_errors(terms: list[dict[str, Any]]) -> list[FieldError]:
             if key in expressions:
                 errors.append(duplicate(f"{path}[{position}].key", key))
             expressions[key] = frozenset(requirement.get("values") or ())
-        if expressions in seen:
+        term_key = frozenset(expressions.items())
+        if term_key in seen:
             errors.append(duplicate(path, ""))
-        seen.append(expressions)
+        seen.add(term_key)
     return errors
 
 
 def _topology_requirement_errors(path: str, requirement: dict[str, Any]) -> list[FieldError]:
     values = requirement.get("values") or []
     errors = [] if values else [required(f"{path}.values")]
-    errors += [
-        duplicate(f"{path}.values[{index}]", value) for index, value in enumerate(values) if value in values[:index]
-    ]
+    errors += [duplicate(f"{path}.values[{index}]", values[index]) for index in fieldrules.repeated(values)]
     return errors + fieldrules.qualified_name(f"{path}.key", requirement.get("key", ""))
 
 

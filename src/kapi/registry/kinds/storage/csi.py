@@ -158,8 +158,9 @@ def _node_driver_errors(path: str, driver: dict[str, Any]) -> list[FieldError]:
     if count is not None:
         errors += fieldrules.not_negative(f"{path}.allocatable.count", count)
     keys = driver.get("topologyKeys") or []
+    repeated = frozenset(fieldrules.repeated(keys))
     for index, key in enumerate(keys):
-        if key in keys[:index]:
+        if index in repeated:
             errors.append(duplicate(path, key))
         errors += fieldrules.required_string(path, key, fieldrules.qualified_name)
     return errors

@@ -65,14 +65,16 @@ def _check_toleration_value(errors: Errors, path: str, operator: str, value: str
 
 def check_only_added_tolerations(errors: Errors, path: str, new: list[Spec], old: list[Spec]) -> None:
     """A pod's tolerations may grow; of the existing ones only the seconds may change."""
-    bare = [{**toleration, "tolerationSeconds": None} for toleration in new]
-    for toleration in old:
-        wanted = {**toleration, "tolerationSeconds": None}
-        if not any(same(wanted, candidate) for candidate in bare):
-            detail = "existing toleration can not be modified except its tolerationSeconds"
-            errors.append(fielderror.forbidden(path, detail))
-            return
+    if not {*map(_without_seconds, old)} <= {*map(_without_seconds, new)}:
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        errors.append(fielderror.forbidden(path, detail))
+        return
     check_tolerations(errors, path, new)
+
+
+def _without_seconds(toleration: Spec) -> frozenset[tuple[str, str]]:
+    """The fields of a toleration that may not change; one that is empty says the same as one left out."""
+    return frozenset((key, value) for key, value in toleration.items() if value and key != "tolerationSeconds")
 
 
 # -- affinity ---------------------------------------------------------------------------------------------------------
@@ -190,14 +192,16 @@ def _check_label_keys(errors: Errors, path: str, term: Spec) -> None:
                 errors += fieldrules.each(f"{path}.{field}[{index}]", key, names.qualified_name(key))
     if selector is not None:
         seen = set(selector.get("matchLabels", ()))
+        first = {key: index for index, key in reversed([*enumerate(match)])}
         for expression in selector.get("matchExpressions", ()):
             key = expression.get("key", "")
             # Creation has merged the keys into the selector already: one found twice was named there as well.
-            if key in match and key in seen:
-                errors.append(fielderror.invalid(f"{path}[{match.index(key)}]", key, _BOTH))
+            if key in first and key in seen:
+                errors.append(fielderror.invalid(f"{path}[{first[key]}]", key, _BOTH))
             seen.add(key)
+    excluded = frozenset(mismatch)
     for index, key in enumerate(match):
-        if key in mismatch:
+        if key in excluded:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             errors.append(fielderror.invalid(f"{path}.matchLabelKeys[{index}]", key, detail))
 
@@ -212,18 +216,29 @@ def merge_label_keys(spec: Spec, labels: dict[str, str]) -> None:
         terms += side.get(_REQUIRED, ())
     for term in terms:
         selector = term.get("labelSelector")
-        if selector is None:
-            continue
-        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-            for key in term.get(field, ()):
-                if key in labels:
-                    _merge_expression(selector, {"key": key, "operator": operator, "values": [labels[key]]})
+        if selector is not None:
+            _merge_into(selector, term, labels)
 
 
-def _merge_expression(selector: Spec, expression: Spec) -> None:
+def _merge_into(selector: Spec, term: Spec, labels: dict[str, str]) -> None:
+    keys = [
+        (key, operator)
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(field, ())
+        if key in labels
+    ]
+    if not keys:
+        return
     expressions = selector.setdefault("matchExpressions", [])
-    if expression not in expressions:
-        expressions.append(expression)
+    known = {
+        (expression.get("key", ""), expression.get("operator", ""))
+        for expression in expressions
+        if expression.get("values") == [labels.get(expression.get("key", ""))]
+    }
+    for key, operator in keys:
+        if (key, operator) not in known:
+            known.add((key, operator))
+            expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
 
 
 # -- spreading --------------------------------------------------------------------------------------------------------
@@ -231,6 +246,7 @@ def _merge_expression(selector: Spec, expression: Spec) -> None:
 
 def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec]) -> None:
     """Validate topology spread constraints."""
+    last = {_spread_key(constraint): index for index, constraint in enumerate(constraints)}
     for index, constraint in enumerate(constraints):
         here = f"{path}[{index}]"
         action, key = constraint.get("whenUnsatisfiable", ""), constraint.get("topologyKey", "")
@@ -239,11 +255,7 @@ def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec])
             errors.append(fielderror.required(f"{here}.topologyKey", "can not be empty"))
         if action not in _SCHEDULE_ACTIONS:
             errors.append(fielderror.not_supported(f"{here}.whenUnsatisfiable", action, _SCHEDULE_ACTIONS))
-        pair = (key, action)
-        if any(
-            pair == (other.get("topologyKey", ""), other.get("whenUnsatisfiable", ""))
-            for other in constraints[index + 1 :]
-        ):
+        if last[_spread_key(constraint)] > index:
             shown = f"{{{key}, {action}}}"
             errors.append(fielderror.duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", shown))
         _check_min_domains(errors, f"{here}.minDomains", constraint.get("minDomains"), action)
@@ -252,6 +264,10 @@ def check_spread_constraints(errors: Errors, path: str, constraints: list[Spec])
                 errors.append(fielderror.not_supported(f"{here}.{field}", constraint[field], _INCLUSION_POLICIES))
         _check_label_keys(errors, here, constraint)
         errors.extend(validate_label_selector(constraint.get("labelSelector"), f"{here}.labelSelector"))
+
+
+def _spread_key(constraint: Spec) -> tuple[str, str]:
+    return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
 
 
 def _check_min_domains(errors: Errors, path: str, domains: int | None, action: str) -> None:

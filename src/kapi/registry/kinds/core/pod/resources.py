@@ -138,8 +138,14 @@ def _check_against_limit(errors: Errors, path: str, name: str, quantity: str, li
         errors.append(fielderror.invalid(f"{path}.requests", quantity, detail))
 
 
+_SHOWN_CLAIMS = 100
+"""Names of claims that the error of an unknown one lists at most; a pod that can run has far fewer."""
+
+
 def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozenset[str]) -> None:
     seen: set[str] = set()
+    requests: dict[str, int] = {}
+    hint = f": {', '.join(sorted(known)[:_SHOWN_CLAIMS])}" if known else " which is empty"
     for index, claim in enumerate(claims):
         here = f"{path}[{index}]"
         name, request = claim.get("name", ""), claim.get("request", "")
@@ -155,10 +161,12 @@ def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozense
             errors.append(fielderror.duplicate(here, key))
         elif not request:
             # The whole claim overlaps with every request of it named before.
-            errors.extend(fielderror.duplicate(here, name) for other in seen if other.partition("/")[0] == name)
-        seen.add(key)
+            errors.extend(fielderror.duplicate(here, name) for _ in range(requests.get(name, 0)))
+        if key not in seen:
+            seen.add(key)
+            whole = key.partition("/")[0]
+            requests[whole] = requests.get(whole, 0) + 1
         if name not in known:
-            hint = f": {', '.join(sorted(known))}" if known else " which is empty"
             body = f"Not found: {quote(name)}: must be one of the names in pod.spec.resourceClaims{hint}"
             errors.append(fielderror.FieldError("FieldValueNotFound", here, body))
 

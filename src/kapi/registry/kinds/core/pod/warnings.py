@@ -173,6 +173,10 @@ def _container_warnings(path: str, container: Spec) -> Iterator[str]:
         seen.add(name)
 
 
+_COMPARED_PORTS = 100
+"""Definitions of one container port that later ones are compared with: each pair may have a warning of its own."""
+
+
 def _port_warnings(root: str, spec: Spec) -> Iterator[str]:
     ports: dict[tuple[int, str], list[tuple[str, Spec]]] = {}
     by_name: dict[str, str] = {}
@@ -185,7 +189,8 @@ def _port_warnings(root: str, spec: Spec) -> Iterator[str]:
                 overlap = _overlap(port, other)
                 if overlap:
                     yield f"{here}: {overlap} port definition with {other_path}"
-            others.append((here, port))
+            if len(others) < _COMPARED_PORTS:
+                others.append((here, port))
             name = port.get("name", "")
             if name and name in by_name:
                 first = by_name[name]

@@ -16,6 +16,8 @@ from kapi.registry.kinds.core.service.families import cluster_ip_errors, is_head
 from kapi.registry.kinds.fieldrules import annotations_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kapi.api.meta import Object
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -86,9 +88,9 @@ def status_errors(service: Object, old: Object) -> list[FieldError]:
     path = "status.loadBalancer.ingress"
     if service["spec"].get("type") != "LoadBalancer" and ingress:
         return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
-    stored = [
+    stored = {
         entry["ip"] for entry in old.get("status", {}).get("loadBalancer", {}).get("ingress") or () if "ip" in entry
-    ]
+    }
     errors: list[FieldError] = []
     for index, entry in enumerate(ingress):
         errors += ingress_point_errors(f"{path}[{index}]", entry, stored)
@@ -96,7 +98,7 @@ def status_errors(service: Object, old: Object) -> list[FieldError]:
     return errors
 
 
-def ingress_point_errors(path: str, entry: dict[str, Any], stored: list[str]) -> list[FieldError]:
+def ingress_point_errors(path: str, entry: dict[str, Any], stored: Collection[str]) -> list[FieldError]:
     """One address or host of a load balancer, of a Service or an Ingress."""
     errors = fieldrules.ip(f"{path}.ip", entry["ip"], stored) if entry.get("ip") else []
     host = entry.get("hostname")
@@ -192,9 +194,10 @@ def _client_ip_errors(path: str, config: dict[str, Any] | None) -> list[FieldErr
 
 def _external_ip_errors(spec: dict[str, Any], before: dict[str, Any]) -> list[FieldError]:
     errors: list[FieldError] = []
+    stored = frozenset(before.get("externalIPs") or ())
     for index, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{index}]"
-        wrong = fieldrules.ip(path, address, before.get("externalIPs") or ())
+        wrong = fieldrules.ip(path, address, stored)
         errors += wrong or fieldrules.endpoint_ip(path, address)
     return errors
 
@@ -248,7 +251,7 @@ def _source_range_errors(service: Object, old: Object | None) -> list[FieldError
         path = "spec.LoadBalancerSourceRanges"
         if not balanced:
             errors.append(forbidden(path, _LOAD_BALANCER_ONLY))
-        stored = [value.strip() for value in (old or {"spec": {}})["spec"].get("loadBalancerSourceRanges") or ()]
+        stored = {value.strip() for value in (old or {"spec": {}})["spec"].get("loadBalancerSourceRanges") or ()}
         for index, value in enumerate(ranges):
             errors += fieldrules.cidr(f"{path}[{index}]", value.strip(), stored)
         return errors
