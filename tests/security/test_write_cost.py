@@ -8,6 +8,7 @@ import pytest
 from api_client import APPLY, CM, JSON_PATCH, MERGE, cm, deployment, served
 from api_client import DEPLOY as DEPLOYMENTS
 from kapi.api.limits import OBJECT_BYTES
+from kapi.api.ownership import managedfields
 from kapi.registry import write as writepath
 
 GROWTH = 8.0
@@ -75,6 +76,17 @@ async def test_cpu_of_a_create_and_an_update_grows_no_faster_than_the_metadata(a
         updated.append(await cpu(lambda obj=changed: api.put(f"{CM}/stored", obj, dryRun="All")))
     for one, _, four in (created, updated):
         assert four < one * GROWTH, (created, updated)
+
+
+def test_cpu_of_merging_the_oldest_field_managers_grows_no_faster_than_their_number():
+    taken = []
+    for count in (1000, 4000):
+        claims = managedfields.decode(managers(count))
+        start = time.process_time()
+        merged = managedfields.capped(claims)
+        taken.append(time.process_time() - start)
+        assert sum(len(claim.fields["f:data"]) for claim in merged.values()) == count
+    assert taken[1] < taken[0] * GROWTH, taken
 
 
 # -- objects that are too large ---------------------------------------------------------------------------------------
