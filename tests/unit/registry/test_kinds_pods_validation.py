@@ -37,6 +37,27 @@ def with_container(**fields: Any) -> dict[str, Any]:
     }
 
 
+def test_the_error_of_an_unknown_claim_lists_the_first_hundred_names():
+    known = [{"name": f"claim-{number:04}", "resourceClaimName": "x"} for number in range(1000)]
+    spec = with_container(resources={"claims": [{"name": f"unknown-{number}"} for number in range(1000)]})
+    errors = errors_of({**spec, "resourceClaims": known})
+    assert len(errors) == 1000
+    assert errors[0].startswith('spec.containers[0].resources.claims[0]: Not found: "unknown-0": must be one of ')
+    assert errors[0].endswith(", claim-0099")
+
+
+def test_a_whole_claim_is_a_duplicate_of_each_request_of_it_named_before():
+    claims = [
+        {"name": "a", "request": "x"},
+        {"name": "b", "request": "x"},
+        {"name": "a", "request": "y"},
+        {"name": "a"},
+    ]
+    known = [{"name": name, "resourceClaimName": "x"} for name in ("a", "b")]
+    errors = errors_of({**with_container(resources={"claims": claims}), "resourceClaims": known})
+    assert errors == ['spec.containers[0].resources.claims[3]: Duplicate value: "a"'] * 2
+
+
 def test_a_full_pod_is_accepted():
     spec = {
         "containers": [

@@ -59,6 +59,16 @@ def test_quota_rules(spec, wrong):
     assert create_errors(QUOTA, _quota(**spec)) == wrong
 
 
+def test_errors_of_very_many_scopes_and_resources_take_little_memory():
+    hard = {f"hugepages-{number}Mi": "1" for number in range(2000)}
+    errors = create_errors(QUOTA, _quota(hard=hard, scopes=["BestEffort", "X"] * 1000))
+    assert {error.rpartition(": ")[2] for error in errors} == {
+        "unsupported scope",
+        "unsupported scope applied to resource",
+    }
+    assert sum(map(len, errors)) < 1_000_000
+
+
 def test_quota_scopes_are_immutable_in_any_order():
     old = _quota(scopes=["Terminating", "PriorityClass"])
     assert update_errors(QUOTA, _quota(scopes=["PriorityClass", "Terminating"]), old) == []

@@ -1,6 +1,7 @@
 """The resourcequota controller: the status of quotas is updated at once."""
 
 import pytest
+import structlog.testing
 
 from api_client import CM, NS, PODS, SVC, cm, pod
 from controller_api import running_controllers, with_controllers
@@ -161,6 +162,20 @@ def definition():
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
     }
+
+
+@with_controllers(add_resourcequota_controller)
+async def test_a_quota_that_is_too_large_for_a_status_is_tried_once(api):
+    large = {f"example.com/{'x' * 50}-{number}": "1" for number in range(10_000)}
+    with structlog.testing.capture_logs() as logs:
+        await api.made(QUOTAS, quota(hard=large))
+        await api.run_until_idle()
+    assert not status(api)
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("quota too large for a status", "warning")]
+    assert (await api.patch(f"{QUOTAS}/q", {"spec": {"hard": None}})).status == 200
+    assert (await api.patch(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "1"}}})).status == 200
+    await api.run_until_idle()
+    assert status(api) == {"hard": {"pods": "1"}, "used": {"pods": "0"}}
 
 
 def widget(name):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from kapi.api.errors import Conflict, NotFound
+import structlog
+
+from kapi.api.errors import Conflict, NotFound, RequestEntityTooLarge
 from kapi.controller.reconcile import Request, Result
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.context import request_for
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from kapi.registry.quota.amounts import Amounts
 
 QUOTAS: Final = "resourcequotas"
+
+_log = structlog.get_logger("kapi.controllers")
 
 _DELAY = 1.0
 """Seconds added to a timer whose exact moment does not matter."""
@@ -82,12 +86,20 @@ class ResourceQuotaController:
         # The quota may have changed while many objects were read; then it was enqueued again, and this is a Conflict.
         status = status_of(quota, usage.used())
         if status is not None:
-            with contextlib.suppress(NotFound, Conflict):
-                await self._context.writer.update({**quota, "status": status}, "status")
+            await self._write(quota, status)
         end = usage.next_end()
         if end is None:
             return None
         return Result(requeue_after=max((end - self._context.clock.now()).total_seconds(), 0.0) + _DELAY)
+
+    async def _write(self, quota: Object, status: Object) -> None:
+        try:
+            with contextlib.suppress(NotFound, Conflict):
+                await self._context.writer.update({**quota, "status": status}, "status")
+        except RequestEntityTooLarge:
+            # The status repeats `spec.hard` twice. Another attempt would fail the same way until the quota changes.
+            metadata = quota["metadata"]
+            _log.warning("quota too large for a status", namespace=metadata["namespace"], name=metadata["name"])
 
     def _usage(self, request: Request, quota: Object) -> QuotaUsage:
         usages = self._usages.setdefault(request.namespace, {})

@@ -6,6 +6,7 @@ defaulting, by validation and by the resize sub-resource; pure functions.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import fielderror, names
@@ -145,7 +146,6 @@ _SHOWN_CLAIMS = 100
 def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozenset[str]) -> None:
     seen: set[str] = set()
     requests: dict[str, int] = {}
-    hint = f": {', '.join(sorted(known)[:_SHOWN_CLAIMS])}" if known else " which is empty"
     for index, claim in enumerate(claims):
         here = f"{path}[{index}]"
         name, request = claim.get("name", ""), claim.get("request", "")
@@ -167,8 +167,14 @@ def _check_claims(errors: Errors, path: str, claims: list[Spec], known: frozense
             whole = key.partition("/")[0]
             requests[whole] = requests.get(whole, 0) + 1
         if name not in known:
-            body = f"Not found: {quote(name)}: must be one of the names in pod.spec.resourceClaims{hint}"
+            body = f"Not found: {quote(name)}: must be one of the names in pod.spec.resourceClaims{_listed(known)}"
             errors.append(fielderror.FieldError("FieldValueNotFound", here, body))
+
+
+@functools.lru_cache(maxsize=4)
+def _listed(known: frozenset[str]) -> str:
+    """The names of a pod's claims as an error lists them; each container of a pod may have many such errors."""
+    return f": {', '.join(sorted(known)[:_SHOWN_CLAIMS])}" if known else " which is empty"
 
 
 # -- sums over a pod --------------------------------------------------------------------------------------------------
