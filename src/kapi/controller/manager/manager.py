@@ -31,8 +31,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kapi.api.meta import GroupVersionResource
 from kapi.base.clock import SystemClock
-from kapi.base.httpserver import HTTPServer, Response
 from kapi.base.log import ensure_configured
+from kapi.base.webhandler import Response
 from kapi.client.dynamic import DynamicClient
 from kapi.client.transport.metrics import RequestMeter
 from kapi.controller.builder import builder
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from kapi.base.clock import Clock
-    from kapi.base.httpserver import Request as HTTPRequest
+    from kapi.base.webhandler import Request as HTTPRequest
     from kapi.client.client import Client
     from kapi.client.mapper import RESTMapper
     from kapi.client.transport.observer import Observer
@@ -191,8 +191,10 @@ class Manager:
             if signals:
                 stack.enter_context(_stopped_by_signals(self._stopping))
             if self._pages is not None:
+                from kapi.base.webserver import WebServer
+
                 host, port = self._pages
-                server = await stack.enter_async_context(HTTPServer(self._page, host=host, port=port))
+                server = await stack.enter_async_context(WebServer(self._page, host=host, port=port))
                 self.pages_port = server.port
             for recorder in self._recorders.values():
                 await stack.enter_async_context(recorder)

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import structlog
 
-from kapi.base.httpserver import HTTPServer, Limits, Response
 from kapi.base.log import ensure_configured
 from kapi.base.tls import server_context
+from kapi.base.webhandler import Response
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.controller.webhook.admission import mutating, validating
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kapi.api.meta import Object
-    from kapi.base.httpserver import Request
+    from kapi.base.webhandler import Limits, Request
     from kapi.controller.webhook.admission import Mutator, Review, Validator
     from kapi.controller.webhook.certificates import Certificates
     from kapi.controller.webhook.conversion import Converter, Spoke
@@ -150,11 +150,13 @@ class WebhookServer:
         """Serve until stopped. `OSError` when the port or the certificate cannot be had."""
         if self._stopping.is_set():
             return
+        from kapi.base.webserver import WebServer
+
         ensure_configured()
         await asyncio.to_thread(self.certificates.ensure)
         context = server_context(self.certificates.files)
         shown = await asyncio.to_thread(self._certificate)
-        async with HTTPServer(
+        async with WebServer(
             self._answer, host=self._host, port=self.port, context=context, limits=self._limits, grace=STOP_SECONDS
         ) as server:
             self.port = server.port
