@@ -234,13 +234,15 @@ def cpu(field, count, *, distinct, times):
 
 def grows_too_fast(field, *, distinct):
     """The CPU for each count where it grows faster than the field; None where it does not."""
-    if max(cpu(field, COUNTS[-1], distinct=distinct, times=1)) < LEAST:
+    lots = cpu(field, COUNTS[-1], distinct=distinct, times=1)
+    if max(lots) < LEAST or not too_much(cpu(field, COUNTS[0], distinct=distinct, times=3), lots):
         return None
-    measured = [cpu(field, count, distinct=distinct, times=3) for count in COUNTS]
-    few, lots = measured[0], measured[-1]
-    if any(four > LEAST and four > one * GROWTH for one, four in zip(few, lots, strict=True)):
-        return measured
-    return None
+    measured = [cpu(field, count, distinct=distinct, times=5) for count in COUNTS]
+    return measured if too_much(measured[0], measured[-1]) else None
+
+
+def too_much(few, lots):
+    return any(four > LEAST and four > one * GROWTH for one, four in zip(few, lots, strict=True))
 
 
 def assert_no_field_grows_too_fast(tested):
