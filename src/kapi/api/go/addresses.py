@@ -7,6 +7,7 @@ zeros.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _GROUPS: Final = 8
+_LONGEST: Final = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9A-Fa-f])0+(?=[0-9A-Fa-f])")
 
 
@@ -38,8 +40,13 @@ class Addr(NamedTuple):
 
 def parse_ip(text: str) -> IPAddress | None:
     """Read an address as `net.ParseIP` does; None when it is none."""
+    return None if "%" in text or len(text) > _LONGEST else _parse_ip(text)
+
+
+@functools.lru_cache(maxsize=64)  # the rules of a field read its address several times in a row
+def _parse_ip(text: str) -> IPAddress | None:
     try:
-        return None if "%" in text else ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
         return None
 

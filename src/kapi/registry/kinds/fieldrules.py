@@ -163,7 +163,7 @@ def endpoint_ip(path: str, value: str) -> list[FieldError]:
 def ip_warnings(path: str, value: str) -> list[str]:
     """Advice about an accepted address in an odd spelling."""
     parsed = parse_ip_sloppy(value)
-    if parsed is None:
+    if parsed is None or (parsed.version == 4 and str(parsed) == value):
         return []
     if names.ip(value):
         return [f'{path}: non-standard IP address "{value}" is invalid: use "{parsed}"']
@@ -176,6 +176,8 @@ def cidr_warnings(path: str, value: str) -> list[str]:
     """Advice about an accepted network in an odd spelling."""
     network, address = parse_cidr_sloppy(value), parse_ip_sloppy(value.partition("/")[0])
     if network is None or address is None:
+        return []
+    if network.version == 4 and str(network) == value:
         return []
     if address != network.network_address:
         single = f"{address}/{address.max_prefixlen}"
