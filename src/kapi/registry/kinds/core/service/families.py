@@ -203,7 +203,7 @@ def cluster_ip_errors(service: Object, old: Object | None) -> list[FieldError]:
         return []
     spec = service["spec"]
     errors = _agreement_errors(spec) + _enumeration_errors(spec)
-    address_errors = _address_errors(spec, (old or {"spec": {}})["spec"].get("clusterIPs") or [])
+    address_errors = _address_errors(spec, frozenset((old or {"spec": {}})["spec"].get("clusterIPs") or ()))
     errors += address_errors
     addresses = spec.get("clusterIPs") or []
     if len(addresses) > 2:
@@ -243,7 +243,7 @@ def _enumeration_errors(spec: dict[str, Any]) -> list[FieldError]:
     return errors
 
 
-def _address_errors(spec: dict[str, Any], stored: list[str]) -> list[FieldError]:
+def _address_errors(spec: dict[str, Any], stored: frozenset[str]) -> list[FieldError]:
     addresses = spec.get("clusterIPs") or []
     errors: list[FieldError] = []
     for index, address in enumerate(addresses):
