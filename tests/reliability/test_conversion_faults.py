@@ -225,8 +225,8 @@ async def reason_of(watch, wanted):
 
 @wired
 async def test_instances_of_a_deleted_definition_are_deleted_once_its_webhook_is_back(api, webhook, monkeypatch):
-    monkeypatch.setattr(definitioncontroller, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(definitioncontroller, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(definitioncontroller, "FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr(definitioncontroller, "MAX_BACKOFF", 0.01)
     api.keep()
     await api.listeners("a", "b")
     await api.store_in("v1beta1")
@@ -366,7 +366,7 @@ def hangs_up(call):
 @wired
 async def test_contents_of_objects_and_ca_bundles_are_not_logged(api, webhook, caplog, capfd, monkeypatch, script):
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(definitioncontroller, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(definitioncontroller, "FIRST_BACKOFF", 0.01)
     api.keep()
     await api.listeners("a", "b", host=SECRET)
     await api.store_in("v1beta1")

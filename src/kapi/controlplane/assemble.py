@@ -13,6 +13,7 @@ import structlog
 from kapi.api.user import User
 from kapi.base.clock import SystemClock
 from kapi.base.jwt import SigningKey
+from kapi.base.log import ensure_configured
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
 from kapi.controlplane.apiservices import ApiServiceRegistration
@@ -257,6 +258,8 @@ class ControlPlane:
 
 async def serve(options: Options, stop: asyncio.Event, ready: Callable[[ControlPlane], None]) -> int:
     """Run a control plane until `stop` is set or its store fails; returns the exit status."""
+    # A program that embeds a control plane and configures no logs gets them on standard error, from the first line on.
+    ensure_configured()
     plane = ControlPlane(options)
     try:
         await plane.start()
