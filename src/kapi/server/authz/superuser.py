@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from kapi.server.authz.authorizer import Decision
 
 MASTERS = "system:masters"
-PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+"""The paths of ClusterRole `system:public-info-viewer`; the paths of single health checks show why a check fails."""
 
 
 class PrivilegedGroup:
@@ -42,11 +43,8 @@ class PublicPaths:
         """Allow GET and HEAD of a public path; no opinion on anything else."""
         if attributes.is_resource or attributes.verb not in ("get", "head"):
             return NO_OPINION
-        path = attributes.path
-        public = any(path == known or path.startswith(f"{known}/") for known in PUBLIC_PATHS)
-        return ALLOW if public else NO_OPINION
+        return ALLOW if attributes.path in PUBLIC_PATHS else NO_OPINION
 
     def rules(self, user: User, namespace: str) -> AccessRules:
         """Return the public paths."""
-        urls = [url for path in PUBLIC_PATHS for url in (path, f"{path}/*")]
-        return AccessRules([], [{"verbs": ["get"], "nonResourceURLs": urls}])
+        return AccessRules([], [{"verbs": ["get"], "nonResourceURLs": list(PUBLIC_PATHS)}])
