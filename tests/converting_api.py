@@ -12,7 +12,6 @@ import inspect
 from api_client import Api
 from kapi.base.clock import SystemClock
 from kapi.base.http import Outbound
-from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.server.webhooks.conversion import WebhookConverter
 from webhook_server import DEFINITIONS, NAME, V1, Webhook, definition, listener, path
 
@@ -27,22 +26,14 @@ class ConvertingApi(Api):
         self.webhook = webhook
         self.outbound = Outbound()
         self._seconds = seconds
-        self._definition_controller = None
         super().__init__(clock=SystemClock(), converter_for=self._converter)
 
     def _converter(self, name, conversion):
         return WebhookConverter(conversion, self.outbound, self.catalog, seconds=self._seconds)
 
     async def stop(self):
-        if self._definition_controller is not None:
-            self._definition_controller.cancel()
-            await asyncio.gather(self._definition_controller, return_exceptions=True)
         await super().stop()
         await self.outbound.close()
-
-    def keep(self):
-        """Have definitions looked after."""
-        self._definition_controller = asyncio.ensure_future(DefinitionController(self.catalog).run())
 
     async def define(self, **options):
         """Have listeners, converted by the webhook."""

@@ -227,7 +227,6 @@ async def reason_of(watch, wanted):
 async def test_instances_of_a_deleted_definition_are_deleted_once_its_webhook_is_back(api, webhook, monkeypatch):
     monkeypatch.setattr(definitioncontroller, "FIRST_BACKOFF", 0.01)
     monkeypatch.setattr(definitioncontroller, "MAX_BACKOFF", 0.01)
-    api.keep()
     await api.listeners("a", "b")
     await api.store_in("v1beta1")
     await webhook.stop()
@@ -243,7 +242,6 @@ async def test_instances_of_a_deleted_definition_are_deleted_once_its_webhook_is
 
 @wired
 async def test_a_definition_with_objects_in_its_stored_version_is_deleted_without_its_webhook(api, webhook):
-    api.keep()
     await api.listeners("a", "b")
     await webhook.stop()
     watch = await api.watch(DEFINITIONS, fieldSelector=f"metadata.name={NAME}")
@@ -367,7 +365,6 @@ def hangs_up(call):
 async def test_contents_of_objects_and_ca_bundles_are_not_logged(api, webhook, caplog, capfd, monkeypatch, script):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(definitioncontroller, "FIRST_BACKOFF", 0.01)
-    api.keep()
     await api.listeners("a", "b", host=SECRET)
     await api.store_in("v1beta1")
     webhook.script = script
