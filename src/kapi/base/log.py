@@ -41,12 +41,16 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def ensure_configured() -> None:
-    """Configure structlog if the program did not: its own format, on standard error, without values of variables.
+    """Configure the logs of a program that did not: at level info, as text on standard error.
 
-    By default structlog prints the values of all variables with a traceback, if it finds a library that can. One of
-    them may be a password. A configuration that the program makes, before or after, takes precedence.
+    A configuration that the program makes, before or after, takes precedence. Where it set up the standard library's
+    logging only, structlog keeps its own format, without values of variables: by default it prints those of all
+    variables with a traceback, if it finds a library that can, and one of them may be a password.
     """
     if structlog.is_configured():
+        return
+    if not logging.getLogger().handlers:
+        configure("info", is_final=False)
         return
     *processors, _ = structlog.get_config()["processors"]
     renderer = structlog.dev.ConsoleRenderer(
@@ -59,8 +63,11 @@ def ensure_configured() -> None:
     )
 
 
-def configure(level: str, form: str = "text") -> None:
-    """Configure the logs of this process; ValueError for a level or format that does not exist."""
+def configure(level: str, form: str = "text", *, is_final: bool = True) -> None:
+    """Configure the logs of this process; ValueError for a level or format that does not exist.
+
+    Unless `is_final`, loggers that were used already follow a later configuration, at a small cost for each line.
+    """
     if level not in LEVELS:
         raise ValueError(f"--log-level {level!r}: expected one of {', '.join(LEVELS)}")
     if form not in FORMATS:
@@ -86,7 +93,7 @@ def configure(level: str, form: str = "text") -> None:
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=is_final,
     )
 
 

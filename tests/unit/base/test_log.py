@@ -67,6 +67,25 @@ def test_existing_logging_configuration_is_kept():
     assert structlog.get_config() == before
 
 
+def test_programs_that_configure_no_logs_get_one_format_for_both_libraries():
+    program = (
+        "import logging, structlog\n"
+        "from kapi.base.log import ensure_configured\n"
+        "ensure_configured()\n"
+        "structlog.get_logger('kapi.controller').info('reconciled', key='a/b')\n"
+        "structlog.get_logger('kapi.controller').debug('detail')\n"
+        "logging.getLogger('kapi.informer').warning('watch of %s ended', 'pods')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(kapi.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60, check=True
+    )
+    first, second = done.stderr.splitlines()
+    assert re.fullmatch(f"{STAMP} INFO kapi.controller reconciled key=a/b", first)
+    assert re.fullmatch(f"{STAMP} WARNING kapi.informer watch of pods ended", second)
+    assert done.stdout == ""
+
+
 def test_logging_that_is_configured_later_takes_effect(capsys):
     log = structlog.get_logger("kapi.controller")
     ensure_configured()
