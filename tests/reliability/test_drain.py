@@ -34,10 +34,11 @@ async def _drain(server, revision):
         await line.send("POST", PATH, body)
 
     async def are_in_flight():
+        # The server's own controllers may have requests in flight too.
         watching = await metric(probe, 'apiserver_registered_watchers{resource="configmaps"}') == WATCHES
         return (
             watching
-            and await metric(probe, 'apiserver_current_inflight_requests{request_kind="mutating"}') == IN_FLIGHT
+            and await metric(probe, 'apiserver_current_inflight_requests{request_kind="mutating"}') >= IN_FLIGHT
         )
 
     await until(are_in_flight)
