@@ -165,9 +165,11 @@ class ControlPlane:
     async def stop(self) -> None:
         """Stop serving, then close the store."""
         self._stopping = True
-        await self.supervisor.stop()
-        if self._server is not None:
-            await self._server.drain(DRAIN_SECONDS)
+        if self._server is None:
+            await self.supervisor.stop()
+        else:
+            # At the same time: a controller that waits for its own write must not keep clients from being drained.
+            await asyncio.gather(self.supervisor.stop(), self._server.drain(DRAIN_SECONDS))
             await self._server.close()
         if hasattr(self, "transport"):
             await self.transport.close()
