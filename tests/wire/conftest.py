@@ -156,6 +156,6 @@ def terminal(kubectl: Kubectl, kubectl_server: Path, tmp_path: Path, request: py
 
 
 def _namespace(test: pytest.Item) -> str:
-    """A namespace named after the test, and its own also where tests of several kubectls share a server."""
+    """A namespace named after the test, and its own also where tests of several modules and kubectls share a server."""
     readable = test.name.partition("[")[0].removeprefix("test_").replace("_", "-")
-    return f"{readable[:50].rstrip('-')}-{zlib.crc32(test.name.encode()):08x}"
+    return f"{readable[:50].rstrip('-')}-{zlib.crc32(test.nodeid.encode()):08x}"
