@@ -50,6 +50,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_done)
         return future
 
+    async def shutdown_default_executor(self, timeout=None):  # noqa: ASYNC109 (the signature of asyncio)
+        # Without its time-out, which from Python 3.12 on is a timer: it would fire before the threads have ended.
+        await super().shutdown_default_executor()
+
     def _thread_done(self, _):
         self.threads -= 1
 
