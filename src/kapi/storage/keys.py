@@ -14,6 +14,7 @@ object that takes the value, so that of two servers one is refused. No API serve
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 ROOT = "/registry/"
@@ -61,8 +62,14 @@ def _group(group: str) -> str:
 
 def resource_prefix(group: str, resource: str, namespace: str = "") -> str:
     """The prefix of all objects of a resource, or of those in one namespace. Always ends with `/`."""
-    prefix = f"{ROOT}{_group(group)}/{_segment('resource', resource)}/"
+    prefix = _prefix(group, resource)
     return f"{prefix}{_segment('namespace', namespace)}/" if namespace else prefix
+
+
+# Every read and write of an object needs it; groups and resources are those that are served.
+@lru_cache(maxsize=4096)
+def _prefix(group: str, resource: str) -> str:
+    return f"{ROOT}{_group(group)}/{_segment('resource', resource)}/"
 
 
 def object_key(group: str, resource: str, namespace: str, name: str) -> str:
