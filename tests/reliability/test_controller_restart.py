@@ -85,7 +85,7 @@ class Writers:
         self.server_is_up = asyncio.Event()
         self.server_is_up.set()
         self.progress = Progress()
-        self.acknowledged = self.interrupted = 0
+        self.acknowledged = self.interrupted = self.in_flight = 0
 
     async def update(self, names, rounds):
         for number in range(1, rounds + 1):
@@ -104,6 +104,8 @@ class Writers:
         while True:
             tries += 1
             await self.server_is_up.wait()
+            self.in_flight += 1
+            self.progress.step()
             try:
                 return await request()
             except (TransportError, ServiceUnavailable):
@@ -112,6 +114,8 @@ class Writers:
                 # The first try may have been heard and its answer lost.
                 assert tries > 1
                 return None
+            finally:
+                self.in_flight -= 1
 
 
 def network(name):
@@ -129,6 +133,8 @@ async def write_through_a_kill(server, writers, names, doomed):
         # Some deletions are heard of before the end, some are asked for when it comes, some after it.
         deleting = [group.create_task(writers.delete(doomed[number::WRITERS])) for number in range(WRITERS)]
         await asyncio.wait(deleting, return_when=asyncio.FIRST_COMPLETED)
+        # Requests that were committed together are answered together. The next ones must be on their way.
+        await writers.progress.until(lambda: writers.in_flight > 0)
         writers.server_is_up.clear()
         server.kill()
         at_kill = writers.acknowledged
@@ -170,7 +176,10 @@ def test_a_controller_reconciles_across_server_kills(tmp_path):
         async with asyncio.timeout(SECONDS):
             return await run(server)
 
-    with LiveServer(tmp_path / "data") as server:
+    server = LiveServer(tmp_path / "data")
+    # Every commit takes a moment, so that no request that is in flight at the kill has been answered.
+    server.environment = {"KAPI_FAILPOINTS": "storage.before_commit=sleep:0.02"}
+    with server:
         at_kill, writers, backend = asyncio.run(bounded())
     print(
         f"\n{writers.acknowledged} updates, {at_kill} before the kill, {writers.interrupted} tries in vain; "

@@ -1,4 +1,4 @@
-"""What the tests of controllers have in common."""
+"""The fixtures that all tests of controllers use."""
 
 import pytest
 import structlog
@@ -6,8 +6,10 @@ import structlog
 
 @pytest.fixture(autouse=True)
 def plain_logging():
-    """Logging as it is before anybody sets it up: other tests may have."""
-    before = structlog.get_config()
+    """Logging as it is before a program configures it: other tests may have."""
+    before, is_configured = structlog.get_config(), structlog.is_configured()
     structlog.reset_defaults()
     yield
-    structlog.configure(**before)
+    structlog.reset_defaults()
+    if is_configured:
+        structlog.configure(**before)
