@@ -21,9 +21,9 @@ from recorded_load import END, Gate, Recorder, Watcher, prepare, read_log, write
 
 from kapi.testing import history
 
-KILLS = int(os.environ.get("KAPI_KILLS", "25"))
-SECONDS = float(os.environ.get("KAPI_KILL_SECONDS", "90" if KILLS <= 25 else "inf"))
-"""A slow machine makes fewer kills, not a longer run; at least a third of them must have been made."""
+KILLS = int(os.environ.get("KAPI_KILLS", "50"))
+SECONDS = float(os.environ.get("KAPI_KILL_SECONDS", "90" if KILLS <= 50 else "inf"))
+"""A slow machine makes fewer kills, not a longer run; at least half of them must have been made."""
 SEED = int(os.environ.get("KAPI_SEED", "0")) or random.randrange(1, 2**32)
 WRITERS = 50
 WATCHERS = 6
@@ -138,7 +138,7 @@ def test_kills_under_fifty_writers_lose_and_repeat_no_write(tmp_path):
     assert run.recorder.problems == []
     assert not any(watcher.relists for watcher in run.watchers), "all of history was there; no watcher had to relist"
     # The figure counts only if there was load.
-    assert run.kills >= KILLS / 3
+    assert run.kills >= KILLS / 2
     assert run.recorder.acknowledged > 20 * run.kills
 
 
