@@ -23,7 +23,7 @@ UPDATES = 1000
 WRITERS = 10
 DELETED = 10
 FAILS_EVERY = 25
-SECONDS = 20
+SECONDS = 180
 """For all of it, the restart included: a guard."""
 
 

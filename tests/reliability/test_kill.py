@@ -23,7 +23,7 @@ from kapi.testing import history
 
 KILLS = int(os.environ.get("KAPI_KILLS", "50"))
 SECONDS = float(os.environ.get("KAPI_KILL_SECONDS", "90" if KILLS <= 50 else "inf"))
-"""A slow machine makes fewer kills, not a longer run; at least half of them must have been made."""
+"""After this time half of the kills are enough, so that a slow machine makes fewer kills and not a longer run."""
 SEED = int(os.environ.get("KAPI_SEED", "0")) or random.randrange(1, 2**32)
 WRITERS = 50
 WATCHERS = 6
@@ -54,7 +54,7 @@ async def _killed(server, kills, writers, seconds):
         watching = [group.create_task(watcher.run(gate)) for watcher in watchers]
         writing = [group.create_task(write(gate, recorder, random.Random(SEED + n))) for n in range(writers)]
         gate.up.set()
-        while done < kills and time.perf_counter() - started < seconds:
+        while done < kills / 2 or (done < kills and time.perf_counter() - started < seconds):
             await _some_load(recorder, random_source.uniform(0.05, 0.4))
             gate.up.clear()
             server.kill()
