@@ -62,6 +62,10 @@ PATCH_OPERATIONS: Final = 10_000
 PATCH_COPY_BYTES: Final = BODY_BYTES
 """What the `copy` operations of one JSON patch may add up to."""
 
+SELECTOR_TERMS: Final = 1000
+"""Terms of a label or field selector in a URL, and values of its `in` and `notin`. kube-apiserver has no limit; URLs
+are too short for 1,000 names of ordinary length."""
+
 ACCEPT_CLAUSES: Final = 32
 """Media ranges looked at in an `Accept` header; the rest is ignored."""
 

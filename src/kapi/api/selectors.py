@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, forbidden, invalid, required
+from kapi.api.limits import SELECTOR_TERMS
 
 Labels = Mapping[str, str]
 Matcher = Callable[[Labels | None], bool]
@@ -36,11 +37,24 @@ _NO_LABELS: Labels = {}
 
 
 _REMEMBERED_LENGTH = 512
-"""Longer selectors are parsed each time: any client may send them, and a cache of them would grow."""
+"""Of longer selectors only the last few are cached: any client may send them, and they take much memory."""
+
+_REMEMBERED_LONG = 4
+"""Enough to parse a selector once for all steps of a request."""
+
+_FEW = 16
+"""More requirements than this are compiled into look-ups, which would take longer for few of them."""
 
 
 class SelectorError(ValueError):
     """A selector that cannot be read; the text is the whole message."""
+
+
+def _check_terms(kind: str, text: str) -> None:
+    """Refuse a selector whose parsing takes long, before any of it is parsed."""
+    terms = text.count(",") + 1
+    if terms > SELECTOR_TERMS:
+        raise SelectorError(f"the {kind} selector has {terms} terms and values; at most {SELECTOR_TERMS} are allowed")
 
 
 class Requirement(NamedTuple):
@@ -79,7 +93,10 @@ class LabelSelector:
     @staticmethod
     def parse(text: str) -> LabelSelector:
         """Read `a=b,c in (d,e),!f`; raises SelectorError."""
-        return _parse_labels(text) if len(text) <= _REMEMBERED_LENGTH else _parse_labels.__wrapped__(text)
+        if len(text) <= _REMEMBERED_LENGTH:
+            return _parse_labels(text)
+        _check_terms("label", text)
+        return _parse_long_labels(text)
 
     @classmethod
     def of(cls, labels: Labels) -> LabelSelector:
@@ -138,6 +155,8 @@ def _always(_: Labels | None) -> bool:
 def _compile(requirements: tuple[Requirement, ...]) -> Matcher:
     if not requirements:
         return _always
+    if len(requirements) > _FEW:
+        return _compile_many(requirements)
     if all(requirement.operator in {EQUALS, DOUBLE_EQUALS} for requirement in requirements):
         return _compile_equalities(tuple((requirement.key, requirement.values[0]) for requirement in requirements))
     tests = tuple(_compile_one(requirement) for requirement in requirements)
@@ -147,6 +166,72 @@ def _compile(requirements: tuple[Requirement, ...]) -> Matcher:
         return all(test(known) for test in tests)
 
     return matches
+
+
+def _compile_many(requirements: tuple[Requirement, ...]) -> Matcher:
+    """A matcher whose time depends on the labels of the object and hardly on the number of requirements.
+
+    A list asks its selector of every object. What must be absent is looked up for the labels that an object has, and
+    what must be there is one test for each key; an object with fewer labels than there are such keys cannot match.
+    """
+    absent = {requirement.key for requirement in requirements if requirement.operator == DOES_NOT_EXIST}
+    unwanted: dict[str, set[str]] = {}
+    wanted: dict[str, _Wanted] = {}
+    for requirement in requirements:
+        key, operator, values = requirement
+        if operator in {NOT_IN, NOT_EQUALS}:
+            unwanted.setdefault(key, set()).update(values)
+        elif operator != DOES_NOT_EXIST:
+            wanted.setdefault(key, _Wanted()).add(operator, values)
+    tests = tuple((key, of_key.matches) for key, of_key in wanted.items())
+
+    def matches(labels: Labels | None) -> bool:
+        if not labels:
+            return not tests
+        known = labels.keys()
+        if len(known) < len(tests) or not known.isdisjoint(absent):  # it iterates over the smaller of the two
+            return False
+        if any(labels[key] in unwanted[key] for key in known & unwanted.keys()):
+            return False
+        return all(test(labels.get(key)) for key, test in tests)
+
+    return matches
+
+
+class _Wanted:
+    """The values that one label may have: all requirements on it together, which take no longer than one of them."""
+
+    def __init__(self) -> None:
+        self._values: set[str] | None = None
+        """None: any."""
+        self._above: int | None = None
+        self._below: int | None = None
+
+    def add(self, operator: str, values: tuple[str, ...]) -> None:
+        """Add a requirement of any kind that a missing label does not satisfy."""
+        if operator == EXISTS:
+            return
+        bound = _parse_int64(values[0]) if operator in {GREATER_THAN, LESS_THAN} and len(values) == 1 else None
+        if bound is None:  # a comparison with what is no number has no values that satisfy it
+            chosen = set() if operator in {GREATER_THAN, LESS_THAN} else set(values)
+            self._values = chosen if self._values is None else self._values & chosen
+        elif operator == GREATER_THAN:
+            self._above = bound if self._above is None else max(self._above, bound)
+        else:
+            self._below = bound if self._below is None else min(self._below, bound)
+
+    def matches(self, value: str | None) -> bool:
+        """Return True if the label is there and its value satisfies every requirement."""
+        if value is None or (self._values is not None and value not in self._values):
+            return False
+        if self._above is None and self._below is None:
+            return True
+        number = _parse_int64(value)
+        return (
+            number is not None
+            and (self._above is None or number > self._above)
+            and (self._below is None or number < self._below)
+        )
 
 
 def _compile_equalities(pairs: tuple[tuple[str, str], ...]) -> Matcher:
@@ -371,6 +456,9 @@ def _parse_labels(text: str) -> LabelSelector:
     return LabelSelector(_LabelParser(text).parse()) if text else EVERYTHING
 
 
+_parse_long_labels = lru_cache(maxsize=_REMEMBERED_LONG)(_parse_labels.__wrapped__)
+
+
 # -- label selectors as objects ---------------------------------------------------------------------------------------
 
 
@@ -452,21 +540,29 @@ class FieldSelector:
 
     def __init__(self, requirements: Iterable[FieldRequirement] = ()) -> None:
         self.requirements = tuple(requirements)
-        self._equal = tuple((r.field, r.value) for r in self.requirements if r.operator == EQUALS)
-        self._different = tuple((r.field, r.value) for r in self.requirements if r.operator == NOT_EQUALS)
+        # Distinct values of one field end the match at the second of them, however many there are.
+        self._equal = tuple({(r.field, r.value): None for r in self.requirements if r.operator == EQUALS})
+        different: dict[str, set[str]] = {}
+        for requirement in self.requirements:
+            if requirement.operator == NOT_EQUALS:
+                different.setdefault(requirement.field, set()).add(requirement.value)
+        self._different = tuple(different.items())
 
     @staticmethod
     def parse(text: str) -> FieldSelector:
         """Read `metadata.name=x,status.phase!=Running`; raises SelectorError."""
-        return _parse_fields(text) if len(text) <= _REMEMBERED_LENGTH else _parse_fields.__wrapped__(text)
+        if len(text) <= _REMEMBERED_LENGTH:
+            return _parse_fields(text)
+        _check_terms("field", text)
+        return _parse_long_fields(text)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Return True if the fields satisfy every requirement."""
         for field, value in self._equal:
             if fields.get(field, "") != value:
                 return False
-        for field, value in self._different:  # noqa: SIM110  # as above, once per object of a list
-            if fields.get(field, "") == value:
+        for field, values in self._different:  # noqa: SIM110  # as above, once per object of a list
+            if fields.get(field, "") in values:
                 return False
         return True
 
@@ -548,3 +644,6 @@ def _parse_fields(text: str) -> FieldSelector:
         if field or value:
             requirements.append(FieldRequirement(field, NOT_EQUALS if operator == NOT_EQUALS else EQUALS, value))
     return FieldSelector(requirements)
+
+
+_parse_long_fields = lru_cache(maxsize=_REMEMBERED_LONG)(_parse_fields.__wrapped__)

@@ -1,10 +1,12 @@
 import contextlib
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kapi.api import selectors
+from kapi.api.limits import SELECTOR_TERMS
 from kapi.api.selectors import (
     EVERYTHING,
     NOTHING,
@@ -74,9 +76,65 @@ def test_printed_selectors_parse_to_themselves(chosen):
     assert str(LabelSelector.parse(str(selector))) == str(selector)
 
 
-@given(st.lists(requirements, max_size=3), labels)
+@given(st.lists(requirements, max_size=3) | st.lists(requirements, min_size=17, max_size=40), labels)
 def test_matching_agrees_with_a_naive_model(chosen, given_labels):
     assert LabelSelector(chosen).matches(given_labels) == all(naive_match(each, given_labels) for each in chosen)
+
+
+@given(st.sampled_from("!=<>"), labels)
+def test_a_selector_of_many_terms_of_one_kind_agrees_with_a_naive_model(operator, given_labels):
+    texts = {"!": "!k{}", "=": "k{0}!=v{0}", "<": "a<{}", ">": "a>{}"}
+    selector = LabelSelector.parse(",".join(texts[operator].format(number) for number in range(30)))
+    expected = all(naive_match(each, given_labels) for each in selector.requirements)
+    assert selector.matches(given_labels) == expected
+
+
+MANY_TERMS = {
+    "keys that must be absent": lambda number: Requirement(f"x{number}", "!", ()),
+    "values of other keys that must be absent": lambda number: Requirement(f"x{number}", "!=", ("a",)),
+    "values of one key that must be absent": lambda number: Requirement("a", "notin", (f"v{number}",)),
+    "keys that must be there": lambda number: Requirement(f"x{number}", "exists", ()),
+    "one key that must be there": lambda number: Requirement("a", "exists", ()),
+    "values of one key": lambda number: Requirement("a", "in", ("7", f"v{number}")),
+    "comparisons of one key": lambda number: Requirement("a", "gt", (f"{-number}",)),
+}
+
+
+@pytest.mark.parametrize("term", MANY_TERMS.values(), ids=MANY_TERMS)
+def test_cpu_of_a_match_does_not_grow_with_the_number_of_terms(term):
+    few, many = (LabelSelector(map(term, range(count))).matches for count in (50, 5000))
+    labels = {"a": "7", "b": "x"}
+    assert few(labels) == many(labels)
+    assert least_cpu(lambda: many(labels)) < least_cpu(lambda: few(labels)) * 20
+
+
+@pytest.mark.parametrize("operator", ["=", "!="])
+def test_cpu_of_a_field_match_does_not_grow_with_the_number_of_terms(operator):
+    few, many = (
+        FieldSelector(FieldRequirement("metadata.name", operator, f"v{number}") for number in range(count)).matches
+        for count in (50, 5000)
+    )
+    fields = {"metadata.name": "v0" if operator == "=" else "other"}
+    assert few(fields) == many(fields)
+    assert least_cpu(lambda: many(fields)) < least_cpu(lambda: few(fields)) * 20
+
+
+def least_cpu(work):
+    """The CPU of a hundred calls, the least of five so that other work on the machine does not count."""
+    taken = []
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(100):
+            work()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+@pytest.mark.parametrize("kind", [LabelSelector, FieldSelector])
+def test_a_selector_of_too_many_terms_is_refused_before_it_is_parsed(kind):
+    kind.parse(",".join(["a=bb"] * SELECTOR_TERMS))
+    with pytest.raises(SelectorError, match=f"selector has {SELECTOR_TERMS + 1} terms and values; at most"):
+        kind.parse(",".join(["a=bb"] * SELECTOR_TERMS + ["=="]))
 
 
 @pytest.mark.parametrize(
