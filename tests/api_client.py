@@ -20,6 +20,8 @@ from kapi.server.authn.authenticator import Authenticator
 from kapi.server.authn.certificate import ConnectionAuthenticator
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
+from kapi.server.authz.rbac.authorizer import RbacAuthorizer
+from kapi.server.authz.rbac.policy import Policy
 from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
 from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
@@ -180,6 +182,7 @@ class Api:
         self.clock = clock or LoopClock()
         self.service_cidrs = service_cidrs
         self.catalog = Catalog(self.storage, self.clock, converter_for=converter_for, service_cidrs=service_cidrs)
+        self.policy = Policy(self.catalog)
         self.health = Health()
         self.health.add(STORE, lambda: None)
         self.metrics = Metrics()
@@ -189,7 +192,7 @@ class Api:
             authenticator=Authenticator(
                 TokenSources(StaticTokens({TOKEN: User("alice", ("devs",), "u-1")})), ConnectionAuthenticator()
             ),
-            authorizer=Authorizer({"PrivilegedGroup": PrivilegedGroup(), "PublicPaths": PublicPaths()}),
+            authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(self.policy), PublicPaths()),
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
             health=self.health,
             metrics=self.metrics,
@@ -201,6 +204,7 @@ class Api:
 
     async def start(self):
         await self.catalog.load()
+        self.policy.start()
         self._definition_controller = asyncio.ensure_future(DefinitionController(self.catalog).run())
         await ensure_objects(self.transport, 6443, self.service_cidrs)
 
@@ -255,6 +259,10 @@ class Api:
         answer = await self.post(path, obj)
         assert answer.status == 201, answer
         return answer.json
+
+    def user(self, name, *groups):
+        """The transport of a user: `api.request(…, transport=api.user("bob", "devs"))`."""
+        return InProcessTransport(self.pipeline, name, groups)
 
     async def as_peer(self, method, path, *, peer=None, headers=None, body=b""):
         """Send one request as another peer, by default as an anonymous user."""

@@ -33,6 +33,8 @@ from kapi.server.authn.certificate import ConnectionAuthenticator
 from kapi.server.authn.serviceaccounts import ServiceAccountTokens
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
+from kapi.server.authz.rbac.authorizer import RbacAuthorizer
+from kapi.server.authz.rbac.policy import Policy
 from kapi.server.authz.superuser import MASTERS, PrivilegedGroup, PublicPaths
 from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
@@ -220,6 +222,8 @@ class ControlPlane:
     def _services(self, catalog: Catalog, credentials: bootstrap.Credentials) -> Services:
         self._add_health_checks(catalog)
         lifecycle = NamespaceLifecycle(catalog)
+        policy = Policy(catalog)
+        policy.start()
         return Services(
             catalog=catalog,
             clock=self.clock,
@@ -230,7 +234,7 @@ class ControlPlane:
                 ),
                 ConnectionAuthenticator(self.clock),
             ),
-            authorizer=Authorizer({"PrivilegedGroup": PrivilegedGroup(), "PublicPaths": PublicPaths()}),
+            authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(policy), PublicPaths()),
             admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,
             metrics=self.metrics,

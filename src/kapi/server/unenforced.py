@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from kapi.server.transport.message import Response
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
-_RBAC: Final = "rbac.authorization.k8s.io"
 _FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 
 _NO_WEBHOOKS: Final = "admission webhooks are not called by this server"
 _NO_POLICIES: Final = "admission policies are not evaluated by this server"
-_NO_RBAC: Final = "RBAC is not evaluated by this server: only members of system:masters are authorized"
 _NO_QUOTA: Final = "resource quotas are not enforced by this server: only their status is kept up to date"
 _NO_FLOW_CONTROL: Final = "API priority and fairness is not applied by this server"
 
@@ -34,10 +32,6 @@ UNENFORCED: Final[Mapping[GroupKind, str]] = {
     GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"): _NO_POLICIES,
     GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"): _NO_POLICIES,
     GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): _NO_POLICIES,
-    GroupKind(_RBAC, "Role"): _NO_RBAC,
-    GroupKind(_RBAC, "RoleBinding"): _NO_RBAC,
-    GroupKind(_RBAC, "ClusterRole"): _NO_RBAC,
-    GroupKind(_RBAC, "ClusterRoleBinding"): _NO_RBAC,
     GroupKind(_FLOW_CONTROL, "FlowSchema"): _NO_FLOW_CONTROL,
     GroupKind(_FLOW_CONTROL, "PriorityLevelConfiguration"): _NO_FLOW_CONTROL,
     GroupKind(

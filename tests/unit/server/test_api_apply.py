@@ -219,7 +219,7 @@ async def test_only_an_apply_can_be_forced(api, media, force):
 
 @served
 async def test_an_apply_that_creates_needs_the_create_verb(api):
-    api.services.authorizer = Authorizer({"AllButCreate": _AllButCreate()})
+    api.services.authorizer = Authorizer(_AllButCreate())
     answer = await applied(api, A, cm("a"))
     assert answer.error[:2] == (403, "Forbidden")
     assert (await api.get(A)).status == 404

@@ -199,7 +199,7 @@ async def test_review_distinguishes_denied_from_no_opinion(api):
         def decide(self, attributes):
             return Decision(Verdict.DENY, "on holiday") if attributes.verb == "delete" else ALLOW
 
-    api.services.authorizer = Authorizer({"denial": Denial()})
+    api.services.authorizer = Authorizer(Denial())
     spec = {"user": "x", "resourceAttributes": {**ATTRIBUTES, "verb": "delete"}}
     answer = await api.post(f"{AUTHZ}/subjectaccessreviews", {"spec": spec})
     assert answer["status"] == {"allowed": False, "denied": True, "reason": "on holiday"}

@@ -151,7 +151,7 @@ def test_markup_in_a_refusal_is_escaped():
 
 
 def test_rules_list_everything_for_masters_and_public_paths_for_others():
-    authorizer = Authorizer({"PrivilegedGroup": PrivilegedGroup(), "PublicPaths": PublicPaths()})
+    authorizer = Authorizer(PrivilegedGroup(), PublicPaths())
     masters = authorizer.rules(User("root", ("system:masters",)), "default")
     assert masters.resources == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     others = authorizer.rules(User("alice", ("devs",)), "default")
@@ -211,7 +211,7 @@ DENY = Decision(Verdict.DENY, "on holiday")
         ([], NO_OPINION, []),
         (
             [Decision(Verdict.NO_OPINION, "a", "x"), Decision(Verdict.NO_OPINION, "b"), NO_OPINION],
-            Decision(Verdict.NO_OPINION, "0: a\n1: b", "x"),
+            Decision(Verdict.NO_OPINION, "a\nb", "x"),
             [1, 1, 1],
         ),
         (
@@ -222,11 +222,11 @@ DENY = Decision(Verdict.DENY, "on holiday")
     ],
 )
 def test_first_opinion_decides_and_without_one_all_reasons_are_given(members, expected, asked):
-    fixed = {str(index): _Fixed(decision) for index, decision in enumerate(members)}
-    authorizer = Authorizer(fixed)
+    fixed = [_Fixed(decision) for decision in members]
+    authorizer = Authorizer(*fixed)
     assert not authorizer.may_wait
     assert run(authorizer.authorize(ALICE_GETS)) == expected
-    assert [member.asked for member in fixed.values()] == asked
+    assert [member.asked for member in fixed] == asked
     assert authorizer.decide(ALICE_GETS) == (None if expected.verdict is Verdict.NO_OPINION else expected)
 
 
@@ -234,15 +234,14 @@ def test_first_opinion_decides_and_without_one_all_reasons_are_given(members, ex
     ("first", "decided"), [([ALLOW], ALLOW), ([NO_OPINION, DENY], DENY), ([NO_OPINION], None), ([], None)]
 )
 def test_local_authorizers_that_come_first_do_not_wait(first, decided):
-    members = {str(index): _Fixed(decision) for index, decision in enumerate(first)}
     last = _Fixed(ALLOW)
-    assert Authorizer({**members, "webhook": _Remote(ALLOW), "last": last}).decide(ALICE_GETS) == decided
+    assert Authorizer(*map(_Fixed, first), _Remote(ALLOW), last).decide(ALICE_GETS) == decided
     assert last.asked == 0
 
 
 def test_remote_authorizer_is_awaited():
     async def scenario():
-        authorizer = Authorizer({"a": _Fixed(NO_OPINION), "b": _Remote(ALLOW)})
+        authorizer = Authorizer(_Fixed(NO_OPINION), _Remote(ALLOW))
         assert authorizer.may_wait
         assert await authorizer.authorize(ALICE_GETS) == ALLOW
 
@@ -251,13 +250,13 @@ def test_remote_authorizer_is_awaited():
 
 def test_rules_of_a_union_are_those_of_all_authorizers():
     pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
-    rules = Authorizer({"a": _Fixed(ALLOW, AccessRules([pods], [])), "b": _Remote(ALLOW)}).rules(User("x"), "default")
+    rules = Authorizer(_Fixed(ALLOW, AccessRules([pods], [])), _Remote(ALLOW)).rules(User("x"), "default")
     assert rules == AccessRules([pods], [], True, "webhook authorizer does not support user rule resolution")
 
 
 @served
 async def test_failure_of_authorization_is_an_internal_error_in_plain_text(api):
-    failing = Authorizer({"webhook": _Fixed(Decision(Verdict.NO_OPINION, error="connection refused"))})
+    failing = Authorizer(_Fixed(Decision(Verdict.NO_OPINION, error="connection refused")))
     api.services.authorizer = failing
     answer = await api.get(CM)
     assert (answer.status, answer.text) == (500, f'Internal Server Error: "{CM}": connection refused\n')
@@ -265,7 +264,7 @@ async def test_failure_of_authorization_is_an_internal_error_in_plain_text(api):
 
 @served
 async def test_denial_gives_its_reason(api):
-    api.services.authorizer = Authorizer({"a": _Fixed(DENY)})
+    api.services.authorizer = Authorizer(_Fixed(DENY))
     assert (await api.get("/metrics")).message == (
         'forbidden: User "system:apiserver" cannot get path "/metrics": on holiday'
     )

@@ -131,7 +131,7 @@ def test_every_request_has_a_deadline_where_authorization_may_wait():
 
     @served
     async def main(api):
-        api.services.authorizer = Authorizer({"webhook": Webhook()})
+        api.services.authorizer = Authorizer(Webhook())
         pipeline = Pipeline(api.services, router(api.services))
         started = api.clock.monotonic()
         response = await pipeline(Request("GET", CM))

@@ -6,7 +6,6 @@ from api_client import CM, JSON_PATCH, NS, TABLE, cm, served
 from kapi.server.unenforced import UNENFORCED
 
 QUOTAS = f"{NS}/default/resourcequotas"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 QUOTA = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
 NO_QUOTA = "resource quotas are not enforced by this server: only their status is kept up to date"
@@ -44,7 +43,6 @@ async def test_reads_deletions_status_and_refused_writes_do_not_warn(api):
 @pytest.mark.parametrize(
     ("path", "obj", "word"),
     [
-        (f"{RBAC}/clusterroles", {"metadata": {"name": "a"}, "rules": []}, "RBAC"),
         (f"{NS}/default/limitranges", {"metadata": {"name": "a"}, "spec": {"limits": []}}, "limit ranges"),
         (
             "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",

@@ -15,7 +15,7 @@ from kapi.api.meta import GroupResource
 from kapi.server.requestinfo import InternalServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from kapi.api.user import User
     from kapi.server.authz.attributes import Attributes
@@ -84,15 +84,15 @@ class RemoteAuthorizer(Protocol):
 
 
 class Authorizer:
-    """A union of authorizers by name, asked in order until one allows or denies.
+    """A union of authorizers, asked in order until one allows or denies.
 
     Most requests are decided by the local members that come first. `decide` asks those alone, so that a request they
     decide does not pay for a coroutine; `authorize` asks all.
     """
 
-    def __init__(self, members: Mapping[str, LocalAuthorizer | RemoteAuthorizer]) -> None:
-        self._members = dict(members)
-        local = itertools.takewhile(lambda member: isinstance(member, LocalAuthorizer), members.values())
+    def __init__(self, *members: LocalAuthorizer | RemoteAuthorizer) -> None:
+        self._members = members
+        local = itertools.takewhile(lambda member: isinstance(member, LocalAuthorizer), members)
         self._first = [cast("LocalAuthorizer", member).decide for member in local]
         self.may_wait = len(self._first) < len(members)
         """True if a request may have to wait for an answer from outside this process."""
@@ -107,37 +107,38 @@ class Authorizer:
 
     async def authorize(self, attributes: Attributes) -> Decision:
         """Return the first verdict that is an opinion; without one, the reasons and errors of all members."""
-        unsure: list[tuple[str, Decision]] = []
-        for name, member in self._members.items():
+        unsure: list[Decision] = []
+        for member in self._members:
             if isinstance(member, LocalAuthorizer):
                 decision = member.decide(attributes)
             else:
                 decision = await member.authorize(attributes)
             if decision.verdict is not _NO_OPINION:
                 return decision
-            unsure.append((name, decision))
+            unsure.append(decision)
         return _union(unsure)
 
     def rules(self, user: User, namespace: str) -> AccessRules:
         """Return what all members together allow the user to do in a namespace."""
-        parts = [member.rules(user, namespace) for member in self._members.values()]
+        parts = [member.rules(user, namespace) for member in self._members]
         return AccessRules(
             [rule for part in parts for rule in part.resources],
             [rule for part in parts for rule in part.paths],
             any(part.incomplete for part in parts),
-            _aggregate([part.error for part in parts if part.error]),
+            aggregate([part.error for part in parts if part.error]),
         )
 
 
-def _union(decisions: list[tuple[str, Decision]]) -> Decision:
-    reasons = [f"{name}: {decision.reason}" for name, decision in decisions if decision.reason]
-    errors = [decision.error for _, decision in decisions if decision.error]
-    return Decision(Verdict.NO_OPINION, "\n".join(reasons), _aggregate(errors))
+def _union(decisions: list[Decision]) -> Decision:
+    reasons = [decision.reason for decision in decisions if decision.reason]
+    errors = [decision.error for decision in decisions if decision.error]
+    return Decision(Verdict.NO_OPINION, "\n".join(reasons), aggregate(errors))
 
 
-def _aggregate(errors: list[str]) -> str:
-    """Join errors as Kubernetes prints several."""
-    return f"[{', '.join(errors)}]" if len(errors) > 1 else "".join(errors)
+def aggregate(errors: Iterable[str]) -> str:
+    """Join errors as Kubernetes prints several: each once."""
+    distinct = list(dict.fromkeys(errors))
+    return f"[{', '.join(distinct)}]" if len(distinct) > 1 else "".join(distinct)
 
 
 async def require(authorizer: Authorizer, attributes: Attributes, url: str) -> None:
