@@ -123,6 +123,7 @@ class ControlPlane:
         await repair.repair_all()
         self.metrics.observe(catalog, self.health)
         services = self._services(catalog, credentials)
+        self.metrics.observe_memory(services.memory)
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
         authority = credentials.authority.read_bytes()
@@ -133,6 +134,7 @@ class ControlPlane:
             port=options.port,
             tls=server_context(credentials.server, client_authority=credentials.authority),
             unix=options.socket,
+            memory=services.memory,
         )
         await server.start()
         services.address = join_host_port(options.public_host, server.port)
@@ -140,7 +142,7 @@ class ControlPlane:
         await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=authority.decode())
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
-        supervise("event-loop-lag", self.metrics.watch_loop_lag)
+        supervise("event-loop-lag", self.metrics.lag.run)
         history = options.history_seconds
         compactor = Compactor(
             storage,

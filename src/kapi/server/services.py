@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from kapi.server.transport.memory import MemoryAccount
 
 if TYPE_CHECKING:
     from kapi.base.clock import Clock
@@ -26,5 +28,7 @@ class Services:
     admission: Admission
     health: Health
     metrics: Metrics
+    memory: MemoryAccount = field(default_factory=MemoryAccount)
+    """The bytes held for peers; the same account as that of the transport."""
     address: str = ""
     """The host:port at which clients reach this server, as discovery reports it."""

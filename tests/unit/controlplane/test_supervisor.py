@@ -154,7 +154,7 @@ async def ask(plane, path, method="GET", body=b""):
 
 async def restarted():
     """Wait until a task that has failed is restarted and has run for long enough."""
-    await asyncio.sleep(FIRST_BACKOFF + STABLE_SECONDS)
+    await asyncio.sleep(FIRST_BACKOFF + STABLE_SECONDS + 0.1)  # More, because the loop's time is a sum of fractions.
 
 
 async def kill(plane, name):

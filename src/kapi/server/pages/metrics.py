@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource
     from kapi.server.pages.health import Health
+    from kapi.server.transport.memory import MemoryAccount
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-LAG_INTERVAL = 0.5
+LAG_INTERVAL = 0.05
+"""Seconds between two measurements of the event loop's lag: a stall is under-reported by at most this."""
+LAG_WINDOW = 60.0
+"""The longest lag is reported for at least this many seconds."""
 MAX_SERIES = 10_000
 """Label sets of requests; requests beyond are counted without the labels of their resource."""
 
@@ -81,12 +85,7 @@ class Metrics:
         self._batch = Histogram(
             "kapi_storage_batch_size", "Writes per commit.", buckets=_BATCH_BUCKETS, registry=self.registry
         )
-        self._lag = Histogram(
-            "kapi_event_loop_lag_seconds",
-            "How late the event loop was.",
-            buckets=_LATENCY_BUCKETS,
-            registry=self.registry,
-        )
+        self.lag = LoopLag(self.registry)
         # By label values and code, and not by Resource: a key must not keep the retired version of a definition alive.
         self._series: dict[tuple[str, str, str, str, str, int], _Series] = {}
         self._catalog: Catalog | None = None
@@ -155,18 +154,15 @@ class Metrics:
         self._commit_seconds.observe(seconds)
         self._batch.observe(batch_size)
 
-    async def watch_loop_lag(self) -> None:
-        """Measure how late timers fire, until cancelled."""
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(LAG_INTERVAL)
-            self._lag.observe(max(0.0, time.perf_counter() - before - LAG_INTERVAL))
-
     def observe(self, catalog: Catalog, health: Health) -> None:
         """Report the counts of a catalog's caches and the results of health checks at each scrape."""
         self._catalog = catalog
         self.registry.register(_Caches(catalog.hub))
         self._slis.register(health.results)
+
+    def observe_memory(self, account: MemoryAccount) -> None:
+        """Report the bytes held for peers at each scrape."""
+        self.registry.register(_HeldBytes(account))
 
     def render(self) -> bytes:
         """Return the page /metrics."""
@@ -176,6 +172,42 @@ class Metrics:
     def render_slis(self) -> bytes:
         """Return the page /metrics/slis: the results of health checks."""
         return generate_latest(self._slis)
+
+
+class LoopLag:
+    """The lag of the event loop: how late its timers fire, which is how long a request may wait to be looked at."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._observe = Histogram(
+            "kapi_event_loop_lag_seconds", "How late the event loop was.", buckets=_LATENCY_BUCKETS, registry=registry
+        ).observe
+        longest = Gauge(
+            "kapi_event_loop_lag_longest_seconds",
+            "The longest lag of the event loop in the last one to two minutes.",
+            registry=registry,
+        )
+        longest.set_function(lambda: self.longest)
+        self._present = self._previous = 0.0
+
+    @property
+    def longest(self) -> float:
+        """The longest lag of the present window and the one before, in seconds."""
+        return max(self._present, self._previous)
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        began = time.perf_counter()
+        while True:
+            before = time.perf_counter()
+            if before - began > LAG_WINDOW:
+                began, self._previous, self._present = before, self._present, 0.0
+            await asyncio.sleep(LAG_INTERVAL)
+            self.record(max(0.0, time.perf_counter() - before - LAG_INTERVAL))
+
+    def record(self, seconds: float) -> None:
+        """Record one measurement."""
+        self._observe(seconds)
+        self._present = max(self._present, seconds)
 
 
 class _Caches(Collector):
@@ -203,3 +235,32 @@ class _Caches(Collector):
             value=invalid.total,
         )
         return [objects, watchers, revision, skipped, failures]
+
+
+class _HeldBytes(Collector):
+    """The memory account at each scrape."""
+
+    def __init__(self, account: MemoryAccount) -> None:
+        self._account = account
+
+    def collect(self) -> Iterable[Metric]:
+        account = self._account
+        held = GaugeMetricFamily("kapi_held_bytes", "Bytes held for peers that send or read slowly.", labels=["kind"])
+        for kind, size in account.by_kind.items():
+            held.add_metric([kind], size)
+        budget = GaugeMetricFamily("kapi_held_bytes_budget", "Bytes that may be held for peers.", labels=["scope"])
+        budget.add_metric(["total"], account.total)
+        budget.add_metric(["peer"], account.per_peer)
+        closures = CounterMetricFamily(
+            "kapi_held_bytes_closures_total",
+            "Requests, responses and watches that were closed to keep a budget of held bytes, the slowest first.",
+            labels=["kind", "reason"],
+        )
+        for labels, count in account.closures.items():
+            closures.add_metric(labels, count)
+        refusals = CounterMetricFamily(
+            "kapi_held_bytes_refusals_total",
+            "Requests refused with 429 because too many bytes were held for requests being handled.",
+            value=account.refusals,
+        )
+        return [held, budget, closures, refusals]

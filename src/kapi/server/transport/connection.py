@@ -21,6 +21,7 @@ from kapi.server.transport.message import Peer, Response, StreamResponse
 if TYPE_CHECKING:
     from kapi.server.transport.framing import Incoming
     from kapi.server.transport.limits import Limits
+    from kapi.server.transport.memory import MemoryAccount
     from kapi.server.transport.message import Handler, Request
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,11 @@ class Owner(Protocol):
     @property
     def limits(self) -> Limits:
         """The limits of a connection."""
+        ...
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """The bytes held for peers."""
         ...
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kapi.api.limits import BODY_BYTES
+from kapi.api.limits import BODY_BYTES, MIB
 
 KIB = 1024
 
@@ -35,6 +35,13 @@ class Limits:
     """Input a peer may send while it is being streamed to; more ends the connection."""
     connections: int = 10_000
     """Open connections of one server; one more is answered 503 and closed."""
+
+    held: int = 512 * MIB
+    """Bytes held for all peers together: bodies that arrive, responses and events not taken. Beyond, the slowest is
+    closed. It is what slow peers can add to the memory of the process."""
+    held_per_peer: int = 256 * MIB
+    """Bytes held for one user, or one address while the user is not known. Half of the total, and not less, because
+    many clusters have one user for everything."""
 
     head_timeout: float = 10.0
     """From the first byte of a request to the end of its headers."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kapi.server.transport.connection import Connection
 from kapi.server.transport.limits import Limits
+from kapi.server.transport.memory import MemoryAccount
 
 if TYPE_CHECKING:
     import ssl
@@ -46,11 +47,13 @@ class Server:
         tls: ssl.SSLContext | None = None,
         unix: Path | None = None,
         limits: Limits | None = None,
+        memory: MemoryAccount | None = None,
     ) -> None:
         if host is None and unix is None:
             raise ValueError("a server needs a host, a unix socket path, or both")
         self.handler = handler
         self.limits = limits or Limits()
+        self.memory = memory or MemoryAccount(self.limits)
         self.draining = False
         self.port = port
         self._host = host
