@@ -21,6 +21,7 @@ from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
 from kapi.controlplane.identitylease import IdentityLease
 from kapi.controlplane.options import DRAIN_SECONDS, join_host_port
+from kapi.controlplane.rbac.reconciliation import ensure_policy
 from kapi.controlplane.supervisor import Supervisor
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
@@ -70,6 +71,7 @@ _STARTED_HOOKS = (
     "start-cluster-authentication-info-controller",
     "start-kube-apiserver-identity-lease-controller",
     "start-kube-apiserver-identity-lease-garbage-collector",
+    "rbac/bootstrap-roles",
     "scheduling/bootstrap-system-priority-classes",
     "bootstrap-controller",
     "apiservice-registration-controller",
@@ -140,6 +142,7 @@ class ControlPlane:
         services.address = join_host_port(options.public_host, server.port)
         self.url = f"https://{join_host_port(options.local_host, server.port)}"
         await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=authority.decode())
+        await ensure_policy(self.transport, catalog)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
         supervise("event-loop-lag", self.metrics.lag.run)
