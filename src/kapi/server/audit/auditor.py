@@ -1,0 +1,116 @@
+"""The audit stage of the pipeline: asks the policy, and hands the events of a request to the backends.
+
+A server without a policy has no auditor, and its requests pay for one comparison. An event of the log is written
+before the response it is about is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from prometheus_client import Counter
+
+from kapi.server.audit.policy import (
+    LEVEL_NAMES,
+    PANIC,
+    REQUEST_RECEIVED,
+    RESPONSE_COMPLETE,
+    RESPONSE_STARTED,
+    Level,
+)
+from kapi.server.audit.record import Record
+from kapi.server.transport.message import StreamResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from prometheus_client import CollectorRegistry
+
+    from kapi.base.clock import Clock
+    from kapi.server.audit.policy import Policy
+    from kapi.server.context import Context
+    from kapi.server.transport.message import Response
+
+
+class Backend(Protocol):
+    """Where events go. `write` takes one encoded event, never waits and never raises."""
+
+    def write(self, event: bytes) -> None:
+        """Take an event."""
+        ...
+
+    async def close(self) -> None:
+        """Write what was taken, as far as possible, and end."""
+        ...
+
+
+class Auditor:
+    """Records requests by a policy."""
+
+    def __init__(
+        self, policy: Policy, backends: Sequence[Backend], clock: Clock, registry: CollectorRegistry | None = None
+    ) -> None:
+        self._policy = policy
+        self._backends = tuple(backends)
+        self._clock = clock
+        self._events = Counter("apiserver_audit_event", "Audit events handed to backends.", registry=registry)
+        levels = Counter("apiserver_audit_level", "Levels of the policy, by request.", ("level",), registry=registry)
+        self._levels = {level: levels.labels(name) for level, name in LEVEL_NAMES.items()}
+
+    def received(self, context: Context) -> None:
+        """A request has arrived and its user is known: decide what to record of it."""
+        record = self._record(context)
+        if record is not None:
+            self._write(record, REQUEST_RECEIVED)
+
+    def failed_authentication(self, context: Context) -> None:
+        """The credentials of a request are not valid. Its only event is of stage ResponseStarted."""
+        record = self._record(context)
+        if record is not None:
+            record.failed_authentication(_attempted(context))
+
+    def answered(self, context: Context, response: Response | StreamResponse | None) -> None:
+        """A request has been answered; None if the client did not wait. A stream is only begun by this."""
+        record = context.audit
+        if record is None:
+            return
+        record.response(response)
+        if record.is_unauthenticated:
+            self._write(record, RESPONSE_STARTED)
+        elif isinstance(response, StreamResponse):
+            if context.info.verb == "watch":
+                self._write(record, RESPONSE_STARTED)
+            response.on_end(lambda: self._write(record, RESPONSE_COMPLETE))
+        else:
+            self._write(record, PANIC if record.has_failed else RESPONSE_COMPLETE)
+
+    async def close(self) -> None:
+        """Close the backends."""
+        for backend in self._backends:
+            await backend.close()
+
+    def _record(self, context: Context) -> Record | None:
+        config = self._policy.evaluate(context.user, context.info)
+        self._levels[config.level].inc()
+        if config.level is not Level.NONE:
+            context.audit = Record(context, config, self._clock.now())
+        return context.audit
+
+    def _write(self, record: Record, stage: str) -> None:
+        if stage in record.config.omit_stages:
+            return
+        event = record.event(stage, self._clock.now())
+        self._events.inc()
+        for backend in self._backends:
+            backend.write(event)
+
+
+def _attempted(context: Context) -> str:
+    """Return which kinds of credentials a request had, without anything of them."""
+    scheme, _, credentials = context.request.headers.get("authorization", "").strip().partition(" ")
+    methods = [name for name in ("basic", "bearer") if scheme.lower() == name and credentials]
+    if context.request.peer.certificate is not None:
+        methods.append("x509")
+    if methods:
+        return f"Authentication failed, attempted: {', '.join(methods)}"
+    return "Authentication failed, no credentials provided"
