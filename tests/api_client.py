@@ -177,7 +177,16 @@ class Watch:
 class Api:
     """A server on a store, and a client of it that may do everything."""
 
-    def __init__(self, storage=None, *, admission=None, clock=None, converter_for=None, service_cidrs=("10.0.0.0/24",)):
+    def __init__(
+        self,
+        storage=None,
+        *,
+        admission=None,
+        clock=None,
+        converter_for=None,
+        service_cidrs=("10.0.0.0/24",),
+        auditor=None,
+    ):
         self.storage = storage or MemoryStorage()
         self.clock = clock or LoopClock()
         self.service_cidrs = service_cidrs
@@ -196,6 +205,7 @@ class Api:
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
             health=self.health,
             metrics=self.metrics,
+            auditor=auditor,
             address="127.0.0.1:6443",
         )
         self.pipeline = Pipeline(self.services, router(self.services))

@@ -66,6 +66,13 @@ def at_least(minimum: float) -> Callable[[str], float]:
     return number
 
 
+def whole_number(text: str) -> int:
+    """A type of option values: whole numbers from 0."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number")
+    return int(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: `add_options` declares what it takes, `run` does it and returns the exit status.

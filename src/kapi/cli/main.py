@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kapi.base.version import VERSION
-from kapi.cli.command import Command, Group, Parser, add_flag, at_least, command_list, find
+from kapi.cli.command import Command, Group, Parser, add_flag, at_least, command_list, find, whole_number
 from kapi.cli.connection import add_connection_options
 from kapi.cli.generate import GENERATE
 from kapi.cli.resources import COMMANDS as RESOURCE_COMMANDS
@@ -84,6 +84,36 @@ def _add_up(parser: Parser) -> None:
         metavar="CIDR[,CIDR]",
         help="the range of cluster IPs, or one of each IP family (default: 10.0.0.0/24)",
     )
+
+    _add_audit(parser)
+
+
+def _add_audit(parser: Parser) -> None:
+    parser.add_argument(
+        "--audit-log",
+        "--audit-log-path",
+        type=Path,
+        metavar="FILE",
+        help="record requests in this file as audit.k8s.io/v1 Events; - for standard output (default: no record)",
+    )
+    parser.add_argument(
+        "--audit-policy-file",
+        type=Path,
+        metavar="FILE",
+        help="an audit.k8s.io/v1 Policy: what to record (default: who, what and when, and the bodies of writes)",
+    )
+    for name, default, what in (
+        ("maxsize", 100, "rotate the audit log at this size in megabytes; 0 for never"),
+        ("maxbackup", 10, "keep so many rotated audit logs; 0 for all"),
+        ("maxage", 0, "delete rotated audit logs after so many days; 0 for never"),
+    ):
+        parser.add_argument(
+            f"--audit-log-{name}",
+            type=whole_number,
+            default=default,
+            metavar="NUMBER",
+            help=f"{what} (default: {default})",
+        )
 
 
 def _up(arguments: argparse.Namespace) -> int:

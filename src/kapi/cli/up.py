@@ -17,6 +17,7 @@ from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.controllers.names import enabled_controllers
 from kapi.controlplane.options import (
+    AuditOptions,
     OptionError,
     Options,
     check_storage,
@@ -47,6 +48,11 @@ def run(
     service_cluster_ip_range: str,
     log_level: str,
     log_format: str,
+    audit_log: Path | None,
+    audit_policy_file: Path | None,
+    audit_log_maxsize: int,
+    audit_log_maxbackup: int,
+    audit_log_maxage: int,
 ) -> int:
     """Run until stopped; returns the exit status."""
     try:
@@ -63,6 +69,7 @@ def run(
             event_ttl,
             parse_service_cidrs(service_cluster_ip_range),
             parse_advertise_address(advertise_address),
+            audit=AuditOptions(audit_log, audit_policy_file, audit_log_maxsize, audit_log_maxbackup, audit_log_maxage),
         )
         configure(log_level, log_format)
         return run_loop(_main(options))

@@ -17,6 +17,7 @@ from kapi.base.log import ensure_configured
 from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
 from kapi.controlplane.apiservices import ApiServiceRegistration
+from kapi.controlplane.audit import auditor_for
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
 from kapi.controlplane.identitylease import IdentityLease
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from kapi.base.http import Outbound
     from kapi.controlplane.options import Options
     from kapi.registry.custom.conversion import Converter
+    from kapi.server.audit.auditor import Auditor
     from kapi.server.pages.health import Hook
     from kapi.storage.interface import Storage
 
@@ -104,12 +106,14 @@ class ControlPlane:
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
         self._storage: Storage | None = None
         self._server: Server | None = None
+        self._auditor: Auditor | None = None
         self.catalog: Catalog
         self.transport: InProcessTransport
 
     async def start(self) -> None:
         """Open, load, listen, and create what must exist."""
         options = self.options
+        self._auditor = auditor_for(options.audit, self.clock, self.metrics.registry)
         credentials = bootstrap.ensure_credentials(options)
         self._storage = storage = await self._open_storage()
         storage.on_failure = self._storage_failed
@@ -182,6 +186,8 @@ class ControlPlane:
             await self.transport.close()
         if self._outbound is not None:
             await self._outbound.close()
+        if self._auditor is not None:
+            await self._auditor.close()
         if self._storage is not None:
             if hasattr(self, "catalog"):
                 self.catalog.hub.close()
@@ -243,6 +249,7 @@ class ControlPlane:
             admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,
             metrics=self.metrics,
+            auditor=self._auditor,
         )
 
     def _add_health_checks(self, catalog: Catalog) -> None:

@@ -18,6 +18,19 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What to record of requests, and where."""
+
+    log: Path | None = None
+    """The log file; `-` for standard output, None for no log."""
+    policy_file: Path | None = None
+    """The policy; None for the default one."""
+    log_max_megabytes: int = 100
+    log_max_backups: int = 10
+    log_max_days: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """The options of `kapi up`, checked."""
 
@@ -38,6 +51,8 @@ class Options:
     advertise_address: str = ""
     """The IP address at which other machines reach this server: in the endpoints of Service `kubernetes`, in discovery
     and in the server's certificate. Empty for the host it binds to."""
+
+    audit: AuditOptions = AuditOptions()
 
     @property
     def binds_all(self) -> bool:

@@ -108,6 +108,7 @@ class Write:
         field_managers: FieldManagers | None = None,
         admission: Admission = NO_ADMISSION,
         warnings: list[str] | None = None,
+        audit_annotations: dict[str, str] | None = None,
     ) -> None:
         self.operation = operation
         """CREATE, UPDATE, DELETE or CONNECT. An update that finds no object becomes a CREATE where that is allowed."""
@@ -136,7 +137,7 @@ class Write:
         """The object as it is stored, in the version of the store; None until it is loaded, and on create."""
         self.warnings: list[str] = [] if warnings is None else warnings
         """Texts for `Warning` headers; hooks and plug-ins append."""
-        self.audit_annotations: dict[str, str] = {}
+        self.audit_annotations: dict[str, str] = {} if audit_annotations is None else audit_annotations
         """Annotations of the audit event; hooks and plug-ins add."""
 
     def of_object(self, namespace: str, name: str) -> Write:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kapi.codec.negotiate import Accepted
     from kapi.registry.resource import Resource
+    from kapi.server.audit.record import Record
     from kapi.server.services import Services
     from kapi.server.transport.message import Request
 
@@ -24,6 +25,7 @@ class Context:
 
     __slots__ = (
         "accepted",
+        "audit",
         "audit_annotations",
         "audit_id",
         "info",
@@ -46,6 +48,8 @@ class Context:
         self.accepted: Accepted | None = None
         self.warnings: list[str] = []
         """Texts for `Warning` headers."""
+        self.audit: Record | None = None
+        """The audit record of this request; None if it is not recorded."""
         self.audit_annotations: dict[str, str] = {}
         """Annotations for the audit event of this request, by key (`authorization.k8s.io/decision`)."""
 

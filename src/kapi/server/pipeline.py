@@ -1,9 +1,9 @@
 """The stages of a request, top to bottom. Read this first.
 
-    recover → request info → deadline → authentication → authorization → router → handler
+    recover → request info → deadline → authentication → audit → authorization → router → handler
 
 Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors
-become responses. Audit, impersonation and flow control have their places between authentication and authorization.
+become responses. Impersonation and flow control have their places between audit and authorization.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from kapi.api.errors import (
     ServiceUnavailable,
     Timeout,
     TooManyRequests,
+    Unauthorized,
 )
 from kapi.api.go.durations import SECOND, parse_duration
 from kapi.server.authz.attributes import attributes_of
-from kapi.server.authz.authorizer import Verdict, require
+from kapi.server.authz.authorizer import Verdict, annotate, require
 from kapi.server.context import Context
 from kapi.server.handlers.respond import error_response, warning_headers
 from kapi.server.requestinfo import parse_query, request_info
@@ -65,6 +66,8 @@ class Pipeline:
         try:
             response = await self._recover(context)
         finally:
+            if context.audit is not None and self._services.auditor is not None:
+                self._services.auditor.answered(context, response)
             code = response.status if response is not None else 499
             elapsed = time.perf_counter() - started
             metrics.end(context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating)
@@ -99,6 +102,8 @@ class Pipeline:
         except StorageFailed:
             return error_response(context, ServiceUnavailable("the storage has failed; the server is shutting down"))
         except Exception as error:
+            if context.audit is not None:
+                context.audit.has_failed = True
             _log.exception(
                 "request failed", audit_id=context.audit_id, method=context.request.method, path=context.request.path
             )
@@ -116,13 +121,23 @@ class Pipeline:
         async with asyncio.timeout(seconds) as deadline:
             # Authentication.
             authenticator = services.authenticator
-            context.user = authenticator.identify(request) or await authenticator.authenticate(request)
+            try:
+                context.user = authenticator.identify(request) or await authenticator.authenticate(request)
+            except Unauthorized:
+                if services.auditor is not None:
+                    services.auditor.failed_authentication(context)
+                raise
+            # Audit.
+            if services.auditor is not None:
+                services.auditor.received(context)
             _refuse_impersonation(request)
             # Authorization.
             attributes = attributes_of(context.user, context.info)
             decision = services.authorizer.decide(attributes)
             if decision is None or decision.verdict is not _ALLOW:
-                await require(services.authorizer, attributes, request.path)
+                await require(services.authorizer, attributes, request.path, context.audit_annotations)
+            elif context.audit is not None:
+                annotate(decision, context.audit_annotations)
             # Routing and handling.
             endpoint = self._router.route(context)
             if seconds is None and context.resource is not None and context.resource.needs_webhook:

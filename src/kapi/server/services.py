@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kapi.base.clock import Clock
     from kapi.registry.catalog import Catalog
     from kapi.server.admission.chain import Admission
+    from kapi.server.audit.auditor import Auditor
     from kapi.server.authn.authenticator import Authenticator
     from kapi.server.authz.authorizer import Authorizer
     from kapi.server.pages.health import Health
@@ -30,5 +31,7 @@ class Services:
     metrics: Metrics
     memory: MemoryAccount = field(default_factory=MemoryAccount)
     """The bytes held for peers; the same account as that of the transport."""
+    auditor: Auditor | None = None
+    """The audit stage; None if nothing is recorded."""
     address: str = ""
     """The host:port at which clients reach this server, as discovery reports it."""

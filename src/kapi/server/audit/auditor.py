@@ -64,10 +64,10 @@ class Auditor:
             self._write(record, REQUEST_RECEIVED)
 
     def failed_authentication(self, context: Context) -> None:
-        """The credentials of a request are not valid. Its only event is of stage ResponseStarted."""
+        """The credentials of a request are not valid. Its only event is of stage ResponseStarted, and names no user."""
         record = self._record(context)
         if record is not None:
-            record.failed_authentication(_attempted(context))
+            record.forget_user()
 
     def answered(self, context: Context, response: Response | StreamResponse | None) -> None:
         """A request has been answered; None if the client did not wait. A stream is only begun by this."""
@@ -103,14 +103,3 @@ class Auditor:
         self._events.inc()
         for backend in self._backends:
             backend.write(event)
-
-
-def _attempted(context: Context) -> str:
-    """Return which kinds of credentials a request had, without anything of them."""
-    scheme, _, credentials = context.request.headers.get("authorization", "").strip().partition(" ")
-    methods = [name for name in ("basic", "bearer") if scheme.lower() == name and credentials]
-    if context.request.peer.certificate is not None:
-        methods.append("x509")
-    if methods:
-        return f"Authentication failed, attempted: {', '.join(methods)}"
-    return "Authentication failed, no credentials provided"

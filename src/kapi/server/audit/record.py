@@ -104,10 +104,10 @@ class Record:
         if self.config.level >= Level.REQUEST:
             self._add_body("requestObject", _encode(patch))
 
-    def failed_authentication(self, message: str) -> None:
-        """Record why the user is not known."""
+    def forget_user(self) -> None:
+        """Record that the user is not known: the credentials were not valid."""
         self.is_unauthenticated = True
-        self._event["responseStatus"] = {"metadata": {}, "message": message}
+        self._event["user"] = {}
 
     def response(self, response: Response | StreamResponse | None) -> None:
         """Record what was answered; None if the client did not wait for it."""
@@ -115,8 +115,7 @@ class Record:
             status: dict[str, Any] = {"status": "Failure", "message": "the client closed the connection", "code": 499}
             self._event["responseStatus"] = {"metadata": {}, **status}
             return
-        status = {**self._event.get("responseStatus", {"metadata": {}}), "code": response.status}
-        self._event["responseStatus"] = status
+        self._event["responseStatus"] = status = {"metadata": {}, "code": response.status}
         if not isinstance(response, Response):
             return
         wants_body = self.config.level >= Level.REQUEST_RESPONSE and self.context.info.is_resource

@@ -141,14 +141,30 @@ def aggregate(errors: Iterable[str]) -> str:
     return f"[{', '.join(distinct)}]" if len(distinct) > 1 else "".join(distinct)
 
 
-async def require(authorizer: Authorizer, attributes: Attributes, url: str) -> None:
-    """Return if a request to `url` is allowed; raise the error it is refused with otherwise."""
+async def require(
+    authorizer: Authorizer, attributes: Attributes, url: str, annotations: dict[str, str] | None = None
+) -> None:
+    """Return if a request to `url` is allowed; raise the error it is refused with otherwise.
+
+    The decision is added to `annotations`, the audit annotations of the request.
+    """
     decision = authorizer.decide(attributes) or await authorizer.authorize(attributes)
+    if annotations is not None:
+        annotate(decision, annotations)
     if decision.allowed:
         return
     if decision.error:
         raise InternalServerError(url, decision.error)
     raise refusal(attributes, decision.reason)
+
+
+def annotate(decision: Decision, annotations: dict[str, str]) -> None:
+    """Add a decision about a request to its audit annotations."""
+    if decision.error and not decision.allowed:
+        annotations["authorization.k8s.io/reason"] = "internal error"
+        return
+    annotations["authorization.k8s.io/decision"] = "allow" if decision.allowed else "forbid"
+    annotations["authorization.k8s.io/reason"] = decision.reason
 
 
 def refusal(attributes: Attributes, reason: str) -> Forbidden:

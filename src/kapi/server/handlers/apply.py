@@ -79,6 +79,8 @@ async def read_config(context: Context) -> Configuration:
     if not isinstance(value, dict):
         problem = unmarshal_error(json_type(value), ANY_MAP)
         raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
+    if context.audit is not None:
+        context.audit.request_patch(value)
     return Configuration(value, duplicates)
 
 

@@ -68,6 +68,8 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
     # Where unknown fields are not found by the decoder itself, those that are there twice come first.
     problems = duplicates + unknown if media == YAML or expected.is_custom else unknown + duplicates
     report(context, expected.gvk, problems, validation)
+    if context.audit is not None:
+        context.audit.request_object(obj)
     return obj
 
 

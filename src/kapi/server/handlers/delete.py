@@ -99,11 +99,12 @@ def read_options(context: Context) -> DeleteOptions:
     """The options of a deletion: from the body when there is one, else from the query."""
     request = context.request
     check_size(request)
-    return options_of(
-        _from_body(request.body, body_type(request.headers.get("content-type")))
-        if request.body
-        else _from_query(context.query)
-    )
+    if not request.body:
+        return options_of(_from_query(context.query))
+    fields = _from_body(request.body, body_type(request.headers.get("content-type")))
+    if context.audit is not None:
+        context.audit.request_object(fields)
+    return options_of(fields)
 
 
 def options_of(fields: Object) -> DeleteOptions:

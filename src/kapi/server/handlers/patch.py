@@ -96,6 +96,8 @@ def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str]
     media = patch_media(context)
     check_size(request)
     document, duplicates = _decode(request.body, media)
+    if context.audit is not None:
+        context.audit.request_patch(document)
     apply = _applier(media, document, schema)
     warned = False
     is_strategic = media == STRATEGIC_MERGE_PATCH

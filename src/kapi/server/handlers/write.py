@@ -107,6 +107,7 @@ def new_write(
         field_managers=services.catalog.field_managers,
         admission=admission or services.admission,
         warnings=context.warnings,
+        audit_annotations=context.audit_annotations,
     )
 
 
