@@ -48,11 +48,11 @@ def run(
     service_cluster_ip_range: str,
     log_level: str,
     log_format: str,
-    audit_log: Path | None,
-    audit_policy_file: Path | None,
-    audit_log_maxsize: int,
-    audit_log_maxbackup: int,
-    audit_log_maxage: int,
+    audit_log: Path | None = None,
+    audit_policy_file: Path | None = None,
+    audit_log_maxsize: int = 100,
+    audit_log_maxbackup: int = 10,
+    audit_log_maxage: int = 0,
 ) -> int:
     """Run until stopped; returns the exit status."""
     try:
