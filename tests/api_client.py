@@ -17,7 +17,7 @@ from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.authenticator import Authenticator
-from kapi.server.authn.certificate import ConnectionAuthenticator
+from kapi.server.authn.certificate import ClientCertificates
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.rbac.authorizer import RbacAuthorizer
@@ -34,6 +34,7 @@ from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
 
 TOKEN = "a-token"
+AUDIENCES = ("https://kubernetes.default.svc.cluster.local",)
 NS = "/api/v1/namespaces"
 CM = f"{NS}/default/configmaps"
 PODS = f"{NS}/default/pods"
@@ -186,6 +187,7 @@ class Api:
         converter_for=None,
         service_cidrs=("10.0.0.0/24",),
         auditor=None,
+        authorities=None,
     ):
         self.storage = storage or MemoryStorage()
         self.clock = clock or LoopClock()
@@ -199,7 +201,8 @@ class Api:
             catalog=self.catalog,
             clock=self.clock,
             authenticator=Authenticator(
-                TokenSources(StaticTokens({TOKEN: User("alice", ("devs",), "u-1")})), ConnectionAuthenticator()
+                TokenSources(AUDIENCES, StaticTokens({TOKEN: User("alice", ("devs",), "u-1")}, AUDIENCES)),
+                ClientCertificates(authorities),
             ),
             authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(self.policy), PublicPaths()),
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+"""The extra attribute that names the credential a user has shown."""
+
 
 class User:
     """An authenticated (or anonymous) user; `groups` always holds system:authenticated or system:unauthenticated."""

@@ -15,7 +15,7 @@ import secrets
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kapi.base.clock import SystemClock
 
@@ -33,46 +33,10 @@ if TYPE_CHECKING:
 AUTHORITY_LIFE = dt.timedelta(days=3650)
 LEAF_LIFE = dt.timedelta(days=365)
 RENEW_BEFORE = dt.timedelta(days=30)
+_DER: Final = 2
+"""The number by which Python's `_ssl` knows the encoding DER."""
 BACKDATED = dt.timedelta(minutes=5)
 """Certificates begin a little in the past, for peers whose clocks are behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The subject of a client certificate.
-
-    `client_auth` says whether it may be used to authenticate a client: it says so, or does not restrict its use. That
-    the certificate is signed by an authority we trust is not checked here; TLS has done that.
-    """
-
-    common_name: str
-    organizations: tuple[str, ...]
-    not_valid_before: dt.datetime
-    not_valid_after: dt.datetime
-    client_auth: bool
-
-
-def subject(der: bytes) -> Subject:
-    """Read a client certificate; `ValueError` if it cannot be read."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    certificate = x509.load_der_x509_certificate(der)
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    try:
-        usages = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
-    except x509.ExtensionNotFound:
-        usages = {ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
-    return Subject(
-        common_name=str(names[-1].value) if names else "",
-        organizations=tuple(str(group.value) for group in groups),
-        not_valid_before=certificate.not_valid_before_utc,
-        not_valid_after=certificate.not_valid_after_utc,
-        client_auth=not usages.isdisjoint(
-            {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
-        ),
-    )
 
 
 def local_names() -> tuple[str, ...]:
@@ -201,26 +165,49 @@ class Authority:
         _store(files, builder.sign(self._key, hashes.SHA256()), key)
 
 
-def server_context(files: KeyPair, *, client_authority: Path | None = None) -> ssl.SSLContext:
+def server_context(files: KeyPair, *, client_authorities: Sequence[Path] = ()) -> ssl.SSLContext:
     """Return the context of a server: TLS 1.2 or newer, HTTP/1.1 only.
 
-    With a `client_authority`, clients are asked for a certificate that it issued, and its name is in the handshake; one
-    of another authority fails the handshake. To replace the server's certificate, call `load_cert_chain` on the same
-    context: it is used for connections from then on.
+    With `client_authorities` (PEM files), clients are asked for a certificate, and the names of the authorities are in
+    the handshake. A certificate of any issuer is accepted; authentication verifies it, see `kapi.base.trust`. To
+    replace the server's certificate, call `load_cert_chain` on the same context: it is used for connections from then
+    on.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     context.load_cert_chain(files.certificate, files.key)
-    if client_authority is not None:
-        context.load_verify_locations(client_authority)
+    if client_authorities:
         context.verify_mode = ssl.CERT_OPTIONAL
         # Imported here, because it loads ctypes, which clients can do without.
-        from kapi.base.clientca import name_client_authorities
+        from kapi.base.clientca import accept_any_certificate
 
-        name_client_authorities(context, client_authority)
+        accept_any_certificate(context)
+        trust_clients_of(context, client_authorities)
     return context
+
+
+def trust_clients_of(context: ssl.SSLContext, authorities: Sequence[Path]) -> None:
+    """Name these authorities to clients in the handshakes of a server from now on."""
+    from kapi.base.clientca import name_client_authorities
+
+    for path in authorities:
+        # For where OpenSSL verifies, see `accept_any_certificate`; an authority that was removed is trusted by it
+        # until the server is started again, and refused by those who verify after it.
+        context.load_verify_locations(path)
+    name_client_authorities(context, authorities)
+
+
+def client_certificates(connection: ssl.SSLObject) -> tuple[bytes, ...]:
+    """Return the certificates that the client of a connection has shown, in DER, its own first."""
+    own = connection.getpeercert(binary_form=True)
+    if own is None:
+        return ()
+    # Public in Python 3.13, the same underneath before.
+    inner: Any = getattr(connection, "_sslobj", None)
+    shown = inner.get_unverified_chain() if inner is not None else None
+    return (own, *(one.public_bytes(_DER) for one in (shown or ())[1:]))
 
 
 def client_context(authority: Path | None = None, *, files: KeyPair | None = None) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kapi.base.version import VERSION
+from kapi.cli.authentication import add_authentication_options
 from kapi.cli.command import Command, Group, Parser, add_flag, at_least, command_list, find, whole_number
 from kapi.cli.connection import add_connection_options
 from kapi.cli.generate import GENERATE
@@ -84,7 +85,7 @@ def _add_up(parser: Parser) -> None:
         metavar="CIDR[,CIDR]",
         help="the range of cluster IPs, or one of each IP family (default: 10.0.0.0/24)",
     )
-
+    add_authentication_options(parser)
     _add_audit(parser)
 
 

@@ -9,11 +9,12 @@ import resource
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kapi.base.log import configure
 from kapi.base.loop import run as run_loop
 from kapi.controlplane.assemble import ControlPlane, serve
+from kapi.controlplane.authenticationoptions import AuthenticationOptions
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.controllers.names import enabled_controllers
 from kapi.controlplane.options import (
@@ -24,10 +25,12 @@ from kapi.controlplane.options import (
     parse_advertise_address,
     parse_bind,
     parse_service_cidrs,
+    parse_serving_files,
 )
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 USAGE = 2
@@ -53,8 +56,12 @@ def run(
     audit_log_maxsize: int = 100,
     audit_log_maxbackup: int = 10,
     audit_log_maxage: int = 0,
+    tls_cert_file: Path | None = None,
+    tls_private_key_file: Path | None = None,
+    tls_san: Sequence[str] = (),
+    **authentication: Any,
 ) -> int:
-    """Run until stopped; returns the exit status."""
+    """Run until stopped; returns the exit status. `authentication` are fields of `AuthenticationOptions`."""
     try:
         host, port = parse_bind(bind)
         options = Options(
@@ -70,6 +77,9 @@ def run(
             parse_service_cidrs(service_cluster_ip_range),
             parse_advertise_address(advertise_address),
             audit=AuditOptions(audit_log, audit_policy_file, audit_log_maxsize, audit_log_maxbackup, audit_log_maxage),
+            serving_files=parse_serving_files(tls_cert_file, tls_private_key_file),
+            serving_names=tuple(tls_san),
+            authentication=AuthenticationOptions(**authentication),
         )
         configure(log_level, log_format)
         return run_loop(_main(options))

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from kapi.api.user import User
 from kapi.base.clock import SystemClock
-from kapi.base.jwt import SigningKey
 from kapi.base.log import ensure_configured
-from kapi.base.tls import server_context
 from kapi.controlplane import bootstrap
 from kapi.controlplane.apiservices import ApiServiceRegistration
 from kapi.controlplane.audit import auditor_for
+from kapi.controlplane.authentication import Authentication
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
+from kapi.controlplane.filewatch import FileWatch
 from kapi.controlplane.identitylease import IdentityLease
 from kapi.controlplane.options import DRAIN_SECONDS, join_host_port
 from kapi.controlplane.rbac.reconciliation import ensure_policy
@@ -30,14 +29,10 @@ from kapi.registry.kinds.core.service.repair import service_repair
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
-from kapi.server.authn.authenticator import Authenticator
-from kapi.server.authn.certificate import ConnectionAuthenticator
-from kapi.server.authn.serviceaccounts import ServiceAccountTokens
-from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.rbac.authorizer import RbacAuthorizer
 from kapi.server.authz.rbac.policy import Policy
-from kapi.server.authz.superuser import MASTERS, PrivilegedGroup, PublicPaths
+from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
 from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
@@ -128,28 +123,34 @@ class ControlPlane:
         repair = service_repair(catalog)
         await repair.repair_all()
         self.metrics.observe(catalog, self.health)
-        services = self._services(catalog, credentials)
+        authentication = Authentication(options.authentication, credentials, catalog, clock=self.clock)
+        services = self._services(catalog, authentication)
         self.metrics.observe_memory(services.memory)
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
-        authority = credentials.authority.read_bytes()
+        authority = credentials.server_authorities()
         namespace_store(catalog).populate = namespace_populator(self.transport, self._controllers, authority)
+        tls = authentication.server_context()
         self._server = server = Server(
             pipeline,
             host=options.host,
             port=options.port,
-            tls=server_context(credentials.server, client_authority=credentials.authority),
+            tls=tls,
             unix=options.socket,
             memory=services.memory,
         )
         await server.start()
         services.address = join_host_port(options.public_host, server.port)
         self.url = f"https://{join_host_port(options.local_host, server.port)}"
-        await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=authority.decode())
+        client_ca = authentication.client_authorities.decode()
+        await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=client_ca)
         await ensure_policy(self.transport, catalog)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
         supervise("event-loop-lag", self.metrics.lag.run)
+        files = FileWatch(self.metrics.registry)
+        authentication.watch(files, tls)
+        supervise("file-watch", files.run)
         history = options.history_seconds
         compactor = Compactor(
             storage,
@@ -201,7 +202,7 @@ class ControlPlane:
 
         settings = ControllerSettings(
             event_seconds=self.options.event_seconds,
-            authority=credentials.authority.read_bytes(),
+            authority=credentials.server_authorities(),
             address=self.options.public_host,
             port=self._server.port if self._server is not None else 0,
             account_key=credentials.account_key,
@@ -230,7 +231,7 @@ class ControlPlane:
             return MemoryStorage()
         return await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
 
-    def _services(self, catalog: Catalog, credentials: bootstrap.Credentials) -> Services:
+    def _services(self, catalog: Catalog, authentication: Authentication) -> Services:
         self._add_health_checks(catalog)
         lifecycle = NamespaceLifecycle(catalog)
         policy = Policy(catalog)
@@ -238,13 +239,7 @@ class ControlPlane:
         return Services(
             catalog=catalog,
             clock=self.clock,
-            authenticator=Authenticator(
-                TokenSources(
-                    StaticTokens({credentials.token: User(bootstrap.ADMIN, (MASTERS,))}),
-                    ServiceAccountTokens(SigningKey(credentials.account_key), catalog),
-                ),
-                ConnectionAuthenticator(self.clock),
-            ),
+            authenticator=authentication.authenticator,
             authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(policy), PublicPaths()),
             admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,

@@ -15,7 +15,15 @@ import structlog
 
 from kapi.api.meta import is_deleting
 from kapi.api.patch.mergepatch import APPLY_PATCH, MERGE_PATCH
-from kapi.base.tls import Authority, KeyPair, ensure_private_key, local_names, service_names, write_private
+from kapi.base.tls import (
+    Authority,
+    KeyPair,
+    ensure_private_key,
+    local_names,
+    server_context,
+    service_names,
+    write_private,
+)
 from kapi.codec import json, yaml
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, AddressRange
 from kapi.registry.kinds.core.service.records import DEFAULT_NAME
@@ -47,11 +55,20 @@ class Credentials:
     """The paths of keys and certificates, and the admin's token."""
 
     authority: Path
+    """The certificate of this server's own CA, which issues the admin's certificate."""
     server: KeyPair
     admin: KeyPair
     token: str
     account_key: Path
     """The key that signs tokens of service accounts."""
+
+    def server_authorities(self) -> bytes:
+        """Return the PEM of the certificates with which clients verify this server."""
+        own = self.authority.read_bytes()
+        if self.server.certificate.parent == self.authority.parent:
+            return own
+        # The issuer of a given certificate is not known; what came with it is trusted as it is.
+        return own.rstrip() + b"\n" + self.server.certificate.read_bytes()
 
 
 class BootstrapError(Exception):
@@ -76,10 +93,29 @@ def ensure_credentials(options: Options) -> Credentials:
         names.append(options.host)
     if options.advertise_address:
         names.append(options.advertise_address)
-    authority.ensure_server(server, names)
+    names += options.serving_names
+    if options.serving_files is None:
+        authority.ensure_server(server, names)
+    else:
+        server = options.serving_files
+        check_serving_files(server)
     authority.ensure_client(admin, ADMIN, (MASTERS,))
     ensure_private_key(directory / "sa.key")
     return Credentials(ca.certificate, server, admin, _token(directory / "admin.token"), directory / "sa.key")
+
+
+def check_serving_files(files: KeyPair) -> None:
+    """Refuse a certificate and a key that TLS cannot be served with."""
+    for path in (files.certificate, files.key):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise BootstrapError(f"{path}: {error.strerror}") from None
+    try:
+        server_context(files)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error) or "no certificate or key in PEM"
+        raise BootstrapError(f"{files.certificate}, {files.key}: TLS cannot be served with them: {reason}") from None
 
 
 def _token(path: Path) -> str:
@@ -90,12 +126,11 @@ def _token(path: Path) -> str:
 
 def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
     """Write the admin's kubeconfig, with everything in it, readable by its owner only."""
+    authorities = base64.b64encode(credentials.server_authorities()).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "kapi", "cluster": {"server": url, "certificate-authority-data": _data(credentials.authority)}}
-        ],
+        "clusters": [{"name": "kapi", "cluster": {"server": url, "certificate-authority-data": authorities}}],
         "users": [
             {
                 "name": ADMIN,

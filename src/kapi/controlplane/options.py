@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kapi.base.tls import KeyPair
+from kapi.controlplane.authenticationoptions import AuthenticationOptions
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, SHORTEST_IPV6_PREFIX
 
 DEFAULT_DATA_DIR = Path(".kapi")
@@ -53,6 +55,12 @@ class Options:
     and in the server's certificate. Empty for the host it binds to."""
 
     audit: AuditOptions = AuditOptions()
+
+    serving_files: KeyPair | None = None
+    """The server's certificate and key; None: they are issued by the authority in `data_dir`."""
+    serving_names: tuple[str, ...] = ()
+    """Further host names and addresses in the certificate that is issued."""
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
 
     @property
     def binds_all(self) -> bool:
@@ -122,6 +130,15 @@ def parse_advertise_address(text: str) -> str:
     if address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local:
         raise OptionError(f"--advertise-address {text!r}: expected an address at which other machines reach this one")
     return str(address)
+
+
+def parse_serving_files(certificate: Path | None, key: Path | None) -> KeyPair | None:
+    """Read the files of the server's certificate; None for neither."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise OptionError("--tls-cert-file and --tls-private-key-file: expected both or neither")
+    return KeyPair(certificate, key)
 
 
 def check_storage(text: str) -> str:

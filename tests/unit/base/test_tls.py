@@ -23,9 +23,9 @@ from kapi.base.tls import (
     local_names,
     server_context,
     service_names,
-    subject,
     write_private,
 )
+from kapi.base.trust import Authorities, UntrustedCertificate, subject
 
 NOW = dt.datetime(2030, 5, 1, 12, tzinfo=dt.UTC)
 DAY = 24 * 3600.0
@@ -149,14 +149,13 @@ def test_leaf_does_not_outlive_its_authority(tmp_path, clock, authority):
     assert load(pair(tmp_path, "server")).not_valid_after_utc == load(authority.files).not_valid_after_utc
 
 
-def test_subject_has_user_groups_and_expiry(tmp_path, authority):
+def test_client_certificate_names_its_user_and_authenticates_clients(tmp_path, clock, authority):
     files = pair(tmp_path, "client")
     authority.ensure_client(files, "alice", ["devs", "admins"])
     who = subject(der(files))
     assert (who.common_name, who.organizations) == ("alice", ("devs", "admins"))
-    assert who.client_auth is True
-    assert who.not_valid_before == NOW - BACKDATED
-    assert who.not_valid_after == NOW + dt.timedelta(days=365)
+    end = Authorities.read(authority.files.certificate).verify([der(files)], clock.now())
+    assert end == NOW + dt.timedelta(days=365)
 
 
 def test_client_certificate_is_issued_anew_for_other_groups(tmp_path, authority):
@@ -166,19 +165,11 @@ def test_client_certificate_is_issued_anew_for_other_groups(tmp_path, authority)
     assert subject(der(files)).organizations == ("admins",)
 
 
-def test_server_certificate_is_not_for_clients(tmp_path, authority):
+def test_server_certificate_is_not_for_clients(tmp_path, clock, authority):
     files = pair(tmp_path, "server")
     authority.ensure_server(files, ["localhost"])
-    assert subject(der(files)).client_auth is False
-
-
-def test_certificate_without_a_stated_use_is_for_clients_too(authority):
-    assert subject(der(authority.files)).client_auth is True
-
-
-def test_subject_of_garbage_is_a_value_error():
-    with pytest.raises(ValueError):
-        subject(b"garbage")
+    with pytest.raises(UntrustedCertificate, match="key usage"):
+        Authorities.read(authority.files.certificate).verify([der(files)], clock.now())
 
 
 def test_private_file_replaces_another_whatever_its_mode(tmp_path):
@@ -217,7 +208,7 @@ def served(tmp_path):
     authority = Authority.ensure(pair(tmp_path / "pki", "ca"), "test-ca", clock=SystemClock())
     files = pair(tmp_path, "server")
     authority.ensure_server(files, ["localhost", "127.0.0.1"])
-    return authority, server_context(files, client_authority=authority.files.certificate)
+    return authority, server_context(files, client_authorities=[authority.files.certificate])
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])

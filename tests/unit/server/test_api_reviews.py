@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_client import NS, TABLE, TOKEN, served
+from api_client import AUDIENCES, NS, TABLE, TOKEN, served
 from kapi.server.authz.authorizer import ALLOW, Authorizer, Decision, Verdict
 from kapi.server.authz.superuser import PublicPaths
 from kapi.server.transport.inprocess import InProcessTransport
@@ -29,7 +29,7 @@ async def test_token_review_authenticates_a_token(api):
     answer = await api.post(f"{AUTHN}/tokenreviews", {"spec": {"token": TOKEN}})
     assert answer.status == 201
     user = {"username": "alice", "uid": "u-1", "groups": ["devs", "system:authenticated"]}
-    assert answer["status"] == {"authenticated": True, "user": user}
+    assert answer["status"] == {"authenticated": True, "user": user, "audiences": list(AUDIENCES)}
 
 
 @served

@@ -2,51 +2,41 @@
 
 import asyncio
 import datetime as dt
+import hashlib
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from api_client import CM, TOKEN, served
+from api_client import CM, TOKEN, served, serving
+from certificates import DAY, new_authority
 from kapi.api.errors import Unauthorized
 from kapi.api.user import User
-from kapi.server.authn.authenticator import Authenticator
-from kapi.server.authn.certificate import ConnectionAuthenticator
-from kapi.server.authn.tokens import StaticTokens, TokenSources
+from kapi.base.clock import ManualClock
+from kapi.base.trust import Authorities
+from kapi.server.authn.authenticator import Anonymous, Authenticator
+from kapi.server.authn.certificate import KNOWN, ClientCertificates
+from kapi.server.authn.tokens import Authenticated, InvalidToken, StaticTokens, TokenSources
 from kapi.server.transport.message import Peer, Request
 from virtual_time import run
 
-KEY = ec.generate_private_key(ec.SECP256R1())
+CA = new_authority()
+TRUSTED = Authorities(CA.pem)
+OWN = ("https://kubernetes.default.svc.cluster.local",)
 
 
-def _certificate(name="bob", groups=("devs", "ops"), *, usage=ExtendedKeyUsageOID.CLIENT_AUTH, expired=False):
-    now = dt.datetime.now(dt.UTC)
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-    if name:
-        attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
-    subject = x509.Name(attributes)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=2))
-        .not_valid_after(now + dt.timedelta(days=-1 if expired else 1))
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-    )
-    return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+def _certificate(name="bob", groups=("devs", "ops"), **details):
+    return CA.issue(name, groups, **details).der
 
 
 def _authenticate(*, certificate=None, local=None, **headers):
-    request = Request("GET", "/", headers=headers, peer=Peer("192.0.2.1", certificate, local))
+    shown = (certificate,) if certificate else ()
+    request = Request("GET", "/", headers=headers, peer=Peer("192.0.2.1", shown, local))
     return _now(_authenticator({TOKEN: User("alice", ("devs",), "u-1")}).authenticate(request))
 
 
-def _authenticator(tokens=None, *members):
-    return Authenticator(TokenSources(StaticTokens(tokens or {})), *members, ConnectionAuthenticator())
+def _authenticator(tokens=None, *members, clock=None, **settings):
+    sources = TokenSources(OWN, StaticTokens(tokens or {}, OWN))
+    return Authenticator(sources, *members, ClientCertificates(TRUSTED, clock), **settings)
 
 
 def _now(coroutine):
@@ -59,20 +49,29 @@ def _now(coroutine):
     raise AssertionError("it waits")
 
 
-def test_certificate_names_user_and_groups():
-    user = _authenticate(certificate=_certificate())
+def test_certificate_names_user_groups_and_credential():
+    certificate = _certificate()
+    user = _authenticate(certificate=certificate)
     assert (user.name, user.groups) == ("bob", ("devs", "ops", "system:authenticated"))
+    digest = hashlib.sha256(certificate).hexdigest()
+    assert user.extra == {"authentication.kubernetes.io/credential-id": [f"X509SHA256={digest}"]}
+
+
+def test_certificate_without_a_common_name_names_no_user():
+    assert _authenticate(certificate=_certificate("")).name == "system:anonymous"
 
 
 @pytest.mark.parametrize(
     "certificate",
     [
-        _certificate(usage=ExtendedKeyUsageOID.SERVER_AUTH),
-        _certificate(expired=True),
-        _certificate(""),
+        _certificate(usages=[ExtendedKeyUsageOID.SERVER_AUTH]),
+        _certificate(ends=-DAY / 2),
+        _certificate(begins=DAY / 2),
+        new_authority().issue("bob").der,
+        b"garbage",
     ],
 )
-def test_certificate_that_names_no_client_is_refused(certificate):
+def test_certificate_that_is_not_valid_is_refused(certificate):
     with pytest.raises(Unauthorized):
         _authenticate(certificate=certificate)
 
@@ -83,12 +82,17 @@ def test_token_names_its_bearer():
         assert (user.name, user.uid, user.groups) == ("alice", "u-1", ("devs", "system:authenticated"))
 
 
-@pytest.mark.parametrize(
-    "header", ["Bearer nope", "Bearer", "Bearer  ", "", "Basic YTpi", TOKEN, f"Token {TOKEN}", "Bearer é"]
-)
-def test_wrong_credentials_are_refused_and_not_anonymous(header):
+@pytest.mark.parametrize("header", ["Bearer nope", f"Bearer {TOKEN}x", "Bearer é", f"Bearer {'a' * 70_000}"])
+def test_wrong_token_is_refused_and_not_anonymous(header):
     with pytest.raises(Unauthorized):
         _authenticate(authorization=header)
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Bearer  ", "", "Basic YTpi", TOKEN, f"Token {TOKEN}", f"Bearer  {TOKEN}"]
+)
+def test_credentials_of_another_kind_are_not_looked_at(header):
+    assert _authenticate(authorization=header).name == "system:anonymous"
 
 
 def test_request_without_credentials_is_anonymous():
@@ -103,33 +107,74 @@ def test_in_process_caller_is_the_user_of_the_transport():
 
 def test_certificate_is_read_once_per_connection():
     authenticator = _authenticator()
-    peer = Peer("192.0.2.1", _certificate())
+    peer = Peer("192.0.2.1", (_certificate(),))
     first = _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
     assert _now(authenticator.authenticate(Request("GET", "/", peer=peer))) is first
 
 
-def test_connection_does_not_outlive_its_certificate(monkeypatch):
-    authenticator = _authenticator()
-    peer = Peer("192.0.2.1", _certificate())
+def test_connection_does_not_outlive_its_certificate():
+    clock = ManualClock(dt.datetime.now(dt.UTC))
+    authenticator = _authenticator(clock=clock)
+    peer = Peer("192.0.2.1", (_certificate(),))
     _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
-
-    today = dt.datetime
-
-    class Later(dt.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return today.now(tz) + dt.timedelta(days=5)
-
-    monkeypatch.setattr(dt, "datetime", Later)
+    clock.advance(5 * 86400)
     with pytest.raises(Unauthorized):
         _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
+
+
+def test_changed_authorities_count_for_open_connections():
+    other = new_authority("other")
+    certificates = ClientCertificates(TRUSTED)
+    authenticator = Authenticator(TokenSources(OWN), certificates)
+    peers = [Peer("192.0.2.1", (CA.issue("bob").der,)), Peer("192.0.2.1", (other.issue("eve").der,))]
+    asked = [Request("GET", "/", peer=peer) for peer in peers]
+    assert _now(authenticator.authenticate(asked[0])).name == "bob"
+    with pytest.raises(Unauthorized):
+        _now(authenticator.authenticate(asked[1]))
+    certificates.authorities = Authorities(other.pem)
+    assert _now(authenticator.authenticate(asked[1])).name == "eve"
+    with pytest.raises(Unauthorized):
+        _now(authenticator.authenticate(asked[0]))
+
+
+def test_verified_certificate_is_known_without_its_intermediates():
+    between = CA.issue("between", authority=True)
+    leaf = between.issue("bob").der
+    authenticator = _authenticator()
+    with pytest.raises(Unauthorized):
+        _now(authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", (leaf,)))))
+    whole = Peer("192.0.2.1", (leaf, between.der))
+    assert _now(authenticator.authenticate(Request("GET", "/", peer=whole))).name == "bob"
+    # As in a TLS session that is resumed.
+    assert _now(authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", (leaf,))))).name == "bob"
+
+
+def test_number_of_known_certificates_is_bounded():
+    key = CA.key
+    certificates = ClientCertificates(TRUSTED)
+    for number in range(KNOWN + 20):
+        shown = CA.issue(f"user-{number}", key=key).der
+        certificates.identify(Request("GET", "/", peer=Peer("192.0.2.1", (shown,))))
+    assert len(certificates._known) == KNOWN
+
+
+def test_refused_certificate_is_verified_once_per_connection(monkeypatch):
+    counted = []
+    verify = Authorities.verify
+    monkeypatch.setattr(Authorities, "verify", lambda *given: counted.append(1) or verify(*given))
+    peer = Peer("192.0.2.1", (new_authority().issue("bob").der,))
+    authenticator = _authenticator()
+    for _ in range(3):
+        with pytest.raises(Unauthorized):
+            _now(authenticator.authenticate(Request("GET", "/", peer=peer)))
+    assert len(counted) == 1
 
 
 def test_certificates_are_read_per_connection():
     authenticator = _authenticator()
     users = [
-        _now(authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", certificate)))).name
-        for certificate in (_certificate("bob"), None, _certificate("eve"))
+        _now(authenticator.authenticate(Request("GET", "/", peer=Peer("192.0.2.1", shown)))).name
+        for shown in ((_certificate("bob"),), (), (_certificate("eve"),))
     ]
     assert users == ["bob", "system:anonymous", "eve"]
 
@@ -147,9 +192,9 @@ class _Webhook:
             raise Unauthorized
         return User(name) if name else None
 
-    async def authenticate_token(self, token):
+    async def authenticate_token(self, token, audiences):
         await asyncio.sleep(1)
-        return User(token) if token in self.users else None
+        return Authenticated(User(token), audiences) if token in self.users else None
 
 
 def test_remote_authenticator_is_awaited_and_the_next_is_used_if_it_has_no_user():
@@ -169,23 +214,66 @@ def test_remote_authenticator_is_awaited_and_the_next_is_used_if_it_has_no_user(
 
 def test_remote_token_authenticator_runs_after_local_ones():
     async def scenario():
-        tokens = TokenSources(StaticTokens({TOKEN: User("alice")}), _Webhook({"carol"}))
+        tokens = TokenSources(OWN, StaticTokens({TOKEN: User("alice")}, OWN), _Webhook({"carol"}))
         authenticator = Authenticator(tokens)
         assert authenticator.may_wait
-        assert (await authenticator.review("carol")).groups == ("system:authenticated",)
-        assert _now(authenticator.review(TOKEN)).name == "alice"
-        assert await authenticator.review("nope") is None
+        user, audiences = await authenticator.review("carol", OWN)
+        assert (user.groups, audiences) == (("system:authenticated",), OWN)
+        assert _now(authenticator.review(TOKEN, OWN)).user.name == "alice"
+        with pytest.raises(InvalidToken, match="invalid bearer token"):
+            await authenticator.review("nope", OWN)
 
     run(scenario())
 
 
+def test_token_of_a_file_is_for_the_audiences_of_this_server():
+    authenticator = _authenticator({TOKEN: User("alice")})
+    assert _now(authenticator.review(TOKEN, ("elsewhere", *OWN))).audiences == OWN
+    with pytest.raises(InvalidToken):
+        _now(authenticator.review(TOKEN, ("elsewhere",)))
+
+
+class _Refusing:
+    """A source that knows every token and refuses it."""
+
+    def __init__(self, reason):
+        self.reason = reason
+
+    def find(self, token, audiences):
+        raise InvalidToken(self.reason)
+
+
+def test_reasons_of_all_sources_are_in_the_error():
+    refusing = [_Refusing("expired"), _Refusing("expired"), _Refusing("from elsewhere")]
+    with pytest.raises(InvalidToken, match=r"^\[expired, from elsewhere\]$"):
+        _now(Authenticator(TokenSources(OWN, *refusing)).review("a", OWN))
+    known = TokenSources(OWN, *refusing, StaticTokens({TOKEN: User("alice")}, OWN))
+    assert _now(Authenticator(known).review(TOKEN, OWN)).user.name == "alice"
+
+
+def test_token_that_is_known_locally_does_not_wait():
+    request = Request("GET", "/", headers={"authorization": f"Bearer {TOKEN}"})
+    assert _authenticator({TOKEN: User("alice")}).identify(request).name == "alice"
+    assert _authenticator({}).identify(request) is None
+
+
+def test_anonymous_requests_are_allowed_where_they_are_enabled():
+    def user_at(path, anonymous):
+        return _now(_authenticator(anonymous=anonymous).authenticate(Request("GET", path))).name
+
+    for anonymous, path in ((Anonymous(enabled=False), "/livez"), (Anonymous(frozenset({"/livez"})), "/version")):
+        with pytest.raises(Unauthorized):
+            user_at(path, anonymous)
+    assert user_at("/livez", Anonymous(frozenset({"/livez"}))) == "system:anonymous"
+
+
 def test_local_authenticators_that_come_first_do_not_wait():
-    request = Request("GET", "/", peer=Peer("192.0.2.1", _certificate()))
+    request = Request("GET", "/", peer=Peer("192.0.2.1", (_certificate(),)))
     local = _authenticator()
     assert (local.identify(request).name, local.may_wait) == ("bob", False)
     # The certificate counts after the webhook here, so it must wait for that.
     assert _authenticator({}, _Webhook({})).identify(request) is None
-    wrong = Request("GET", "/", peer=Peer("192.0.2.1", _certificate("")))
+    wrong = Request("GET", "/", peer=Peer("192.0.2.1", (_certificate("", ends=-DAY / 2),)))
     assert local.identify(wrong) is None
 
 
@@ -206,11 +294,14 @@ async def test_bad_token_is_unauthorized_everywhere(api):
         assert answer.header("WWW-Authenticate") is None
 
 
-@served
-async def test_administrator_certificate_is_authorized_for_everything(api):
-    peer = Peer("192.0.2.1", _certificate("admin", ("system:masters",)))
-    assert (await api.as_peer("GET", CM, peer=peer)).status == 200
-    assert (await api.as_peer("GET", CM, peer=Peer("192.0.2.1", _certificate()))).status == 403
+def test_administrator_certificate_is_authorized_for_everything():
+    async def scenario():
+        async with serving(authorities=TRUSTED) as api:
+            admin, other = (Peer("192.0.2.1", (_certificate(*who),)) for who in (("a", ("system:masters",)), ("b", ())))
+            assert (await api.as_peer("GET", CM, peer=admin)).status == 200
+            assert (await api.as_peer("GET", CM, peer=other)).status == 403
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("header", ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-x"])

@@ -55,7 +55,7 @@ def test_handler_sees_the_user():
         ("system:apiserver", ("system:masters",)),
         ("system:gc", ("system:authenticated",)),
     ]
-    assert peers[0].certificate is None
+    assert peers[0].certificates == ()
 
 
 def test_body_over_the_limit_is_marked_and_not_kept():

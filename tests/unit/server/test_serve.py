@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import stat
 
 import pytest
 import uvloop
 
+from certificates import new_authority
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Response, StreamResponse
@@ -388,42 +390,62 @@ def test_client_certificate_reaches_the_handler(run, authority):
     peers = []
 
     async def handler(request):
-        peers.append(request.peer.certificate)
+        peers.append(request.peer.certificates)
         return Response(200)
 
     async def main():
-        tls = server_context(pair(directory, "server"), client_authority=made.files.certificate)
+        tls = server_context(pair(directory, "server"), client_authorities=[made.files.certificate])
         async with serving(handler, tls=tls) as server:
             with_certificate = client_context(made.files.certificate, files=pair(directory, "client"))
             for context in (with_certificate, client_context(made.files.certificate)):
                 async with connected(server, context) as (reader, writer):
                     await ask(reader, writer)
-        assert peers[0] is not None
-        assert b"alice" in peers[0]
-        assert peers[1] is None
+        assert b"alice" in peers[0][0]
+        assert peers[1] == ()
 
     run(main())
 
 
 @pytest.mark.parametrize("certificate", ["stranger", "server"], ids=["other authority", "not for clients"])
-def test_client_certificate_of_another_ca_or_usage_is_refused(run, authority, tmp_path, certificate):
+def test_client_certificate_of_another_ca_or_usage_does_not_fail_the_handshake(run, authority, tmp_path, certificate):
     made, directory = authority
     stranger = Authority.ensure(KeyPair(tmp_path / "ca.crt", tmp_path / "ca.key"), "test-ca")
     stranger.ensure_client(pair(tmp_path, "stranger"), "alice", ["devs"])
-    asked = []
+    shown = pair(tmp_path if certificate == "stranger" else directory, certificate)
+    peers = []
 
     async def handler(request):
-        asked.append(request)
+        peers.append(request.peer.certificates)
+        return Response(401)
+
+    async def main():
+        tls = server_context(pair(directory, "server"), client_authorities=[made.files.certificate])
+        context = client_context(made.files.certificate, files=shown)
+        async with serving(handler, tls=tls) as server, connected(server, context) as (reader, writer):
+            assert b" 401 " in (await ask(reader, writer))[0]
+        assert peers[0][0] == ssl.PEM_cert_to_DER_cert(shown.certificate.read_text())
+
+    run(main())
+
+
+def test_intermediate_certificates_of_a_client_reach_the_handler(run, authority, tmp_path):
+    made, directory = authority
+    root = new_authority("root")
+    between = root.issue("between", authority=True)
+    leaf = between.issue("bob")
+    files = leaf.write(tmp_path, "bob")
+    files.certificate.write_bytes(leaf.pem + between.pem)
+    peers = []
+
+    async def handler(request):
+        peers.append(request.peer.certificates)
         return Response(200)
 
     async def main():
-        tls = server_context(pair(directory, "server"), client_authority=made.files.certificate)
-        shown = pair(tmp_path if certificate == "stranger" else directory, certificate)
-        context = client_context(made.files.certificate, files=shown)
-        async with serving(handler, tls=tls) as server:
-            with pytest.raises((OSError, asyncio.IncompleteReadError)):
-                async with connected(server, context) as (reader, writer):
-                    await ask(reader, writer)
-        assert asked == []
+        tls = server_context(pair(directory, "server"), client_authorities=[made.files.certificate])
+        context = client_context(made.files.certificate, files=files)
+        async with serving(handler, tls=tls) as server, connected(server, context) as (reader, writer):
+            await ask(reader, writer)
+        assert peers == [(leaf.der, between.der)]
 
     run(main())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.meta import is_deleting
 from kapi.api.user import User
+from kapi.server.authn.tokens import Audiences, UserTokens
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -48,10 +49,11 @@ def username(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-class ServiceAccountTokens:
+class ServiceAccountTokens(UserTokens):
     """A `TokenSource` of service account tokens."""
 
-    def __init__(self, key: SigningKey, lookup: Lookup) -> None:
+    def __init__(self, key: SigningKey, lookup: Lookup, own: Audiences) -> None:
+        super().__init__(own)
         self._key = key
         self._lookup = lookup
         self._known: OrderedDict[bytes, dict[str, Any]] = OrderedDict()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kapi.api.meta import format_time
 from kapi.api.user import User
 from kapi.registry.kinds import authentication, authorization
+from kapi.server.authn.tokens import InvalidToken
 from kapi.server.authz.attributes import reviewed_attributes
 from kapi.server.authz.authorizer import Verdict
 from kapi.server.handlers.decode import Expectation, read_object
@@ -39,11 +40,14 @@ async def token_review(context: Context) -> Response:
     """Return the user of a bearer token."""
     review = await _read(context)
     authentication.check_token_review(review)
-    user = await context.services.authenticator.review(review["spec"]["token"])
-    if user is None:
-        review["status"] = {"user": {}, "error": "invalid bearer token"}
+    authenticator = context.services.authenticator
+    audiences = tuple(review["spec"].get("audiences") or authenticator.audiences)
+    try:
+        user, found = await authenticator.review(review["spec"]["token"], audiences)
+    except InvalidToken as error:
+        review["status"] = {"user": {}, "error": str(error)}
     else:
-        review["status"] = {"authenticated": True, "user": user.info()}
+        review["status"] = {"authenticated": True, "user": user.info(), "audiences": list(found)}
     return json_response(context, 201, review)
 
 

@@ -12,6 +12,7 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from kapi.base.tls import client_certificates
 from kapi.server.transport import wire
 from kapi.server.transport.deadline import Deadline
 from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestReader
@@ -129,8 +130,8 @@ class Connection(asyncio.Protocol):
         tls = transport.get_extra_info("ssl_object")
         self._tls = tls is not None
         address = transport.get_extra_info("peername")
-        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
-        peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificate)
+        certificates = client_certificates(tls) if tls is not None else ()
+        peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificates)
         self._reader = RequestReader(peer, self._owner.limits)
         if not self._owner.admit(self):
             self._reader.refuse(Refusal(503, "the server takes no more connections", "ServiceUnavailable"))

@@ -19,20 +19,22 @@ log = logging.getLogger(__name__)
 class Peer:
     """The other end of a connection, as far as the transport knows it.
 
-    `certificate` is the client certificate in DER, already verified against our client CA by the TLS layer, or
-    None. `local` is set only by the in-process transport: the name and groups it acts as.
+    `certificates` are those the client has shown, in DER, its own first; TLS has checked that the client has the key,
+    and nothing else. `local` is set only by the in-process transport: the name and groups it acts as.
     """
 
-    __slots__ = ("address", "certificate", "identity", "local")
+    __slots__ = ("address", "certificates", "identity", "local", "proxy")
 
     def __init__(
-        self, address: str, certificate: bytes | None = None, local: tuple[str, tuple[str, ...]] | None = None
+        self, address: str, certificates: tuple[bytes, ...] = (), local: tuple[str, tuple[str, ...]] | None = None
     ) -> None:
         self.address = address
-        self.certificate = certificate
+        self.certificates = certificates
         self.local = local
         self.identity: Any = None
-        """The user of the connection and their certificate's end; set by authentication, at the first request."""
+        """The user that the certificate names, and its end; set by authentication, at the first request."""
+        self.proxy: Any = None
+        """The same for a front proxy, whose headers name the user of each request."""
 
 
 class Request:

@@ -35,7 +35,7 @@ def issuing(tmp_path):
             async with running_controllers(
                 add_serviceaccount_token_controller, settings=ControllerSettings(authority=b"CERT", account_key=path)
             ) as api:
-                await test(api, ServiceAccountTokens(SigningKey(path), api.catalog))
+                await test(api, ServiceAccountTokens(SigningKey(path), api.catalog, ("own",)))
 
         run(main())
 
