@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client import Counter
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from kapi.server.audit.policy import (
     LEVEL_NAMES,
@@ -22,9 +23,9 @@ from kapi.server.audit.record import Record
 from kapi.server.transport.message import StreamResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
 
     from kapi.base.clock import Clock
     from kapi.server.audit.policy import Policy
@@ -53,14 +54,15 @@ class Auditor:
         self._policy = policy
         self._backends = tuple(backends)
         self._clock = clock
-        self._events = Counter("apiserver_audit_event", "Audit events handed to backends.", registry=registry)
-        levels = Counter("apiserver_audit_level", "Levels of the policy, by request.", ("level",), registry=registry)
-        self._levels = {level: levels.labels(name) for level, name in LEVEL_NAMES.items()}
+        self.events = 0
+        self.levels = dict.fromkeys(Level, 0)
+        if registry is not None:
+            registry.register(_Counts(self))
 
     def received(self, context: Context) -> None:
         """A request has arrived and its user is known: decide what to record of it."""
         record = self._record(context)
-        if record is not None:
+        if record is not None and REQUEST_RECEIVED not in record.config.omit_stages:
             self._write(record, REQUEST_RECEIVED)
 
     def failed_authentication(self, context: Context) -> None:
@@ -91,7 +93,7 @@ class Auditor:
 
     def _record(self, context: Context) -> Record | None:
         config = self._policy.evaluate(context.user, context.info)
-        self._levels[config.level].inc()
+        self.levels[config.level] += 1
         if config.level is not Level.NONE:
             context.audit = Record(context, config, self._clock.now())
         return context.audit
@@ -100,6 +102,22 @@ class Auditor:
         if stage in record.config.omit_stages:
             return
         event = record.event(stage, self._clock.now())
-        self._events.inc()
+        self.events += 1
         for backend in self._backends:
             backend.write(event)
+
+
+class _Counts(Collector):
+    """The counts of an auditor, taken at each scrape so that requests do not pay for them."""
+
+    def __init__(self, auditor: Auditor) -> None:
+        self._auditor = auditor
+
+    def collect(self) -> Iterable[Metric]:
+        levels = CounterMetricFamily("apiserver_audit_level", "Levels of the policy, by request.", labels=["level"])
+        for level, count in self._auditor.levels.items():
+            levels.add_metric([LEVEL_NAMES[level]], count)
+        events = CounterMetricFamily(
+            "apiserver_audit_event", "Audit events handed to backends.", value=self._auditor.events
+        )
+        return [levels, events]

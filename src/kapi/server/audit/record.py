@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt  # noqa: TC003 (msgspec reads annotations at run time)
 import ipaddress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,9 +15,8 @@ from kapi.server.audit.policy import API_VERSION, LEVEL_NAMES, Level
 from kapi.server.transport.message import Response
 
 if TYPE_CHECKING:
-    import datetime as dt
-
     from kapi.api.meta import Object
+    from kapi.api.user import User
     from kapi.server.audit.policy import AuditConfig
     from kapi.server.context import Context
     from kapi.server.transport.message import StreamResponse
@@ -27,16 +28,70 @@ MAX_STATUS_BYTES: Final = 64 * 1024
 MAX_USER_AGENT: Final = 1024
 MAX_ADDRESSES: Final = 32
 """Addresses that are read from X-Forwarded-For."""
+REMEMBERED: Final = 1024
+"""Users and addresses whose form in an event is remembered."""
 
 _STATUS_FIELDS = ("status", "message", "reason", "details", "code")
+_IDENTITY = ("namespace", "name", "uid", "resourceVersion")
 _DELETES = frozenset({"delete", "deletecollection"})
+_NO_USER = msgspec.Raw(b"{}")
 _encode = msgspec.json.Encoder().encode
+
+
+_NAMES = {
+    "api_version": "apiVersion",
+    "audit_id": "auditID",
+    "request_uri": "requestURI",
+    "impersonated_user": "impersonatedUser",
+    "source_addresses": "sourceIPs",
+    "user_agent": "userAgent",
+    "object_reference": "objectRef",
+    "response_status": "responseStatus",
+    "request_object": "requestObject",
+    "response_object": "responseObject",
+    "received": "requestReceivedTimestamp",
+    "stage_time": "stageTimestamp",
+}
+
+
+class _Event(msgspec.Struct, kw_only=True, omit_defaults=True, rename=_NAMES):
+    """An Event of audit.k8s.io/v1, its fields in the order of kube-apiserver's; what is empty is left out."""
+
+    kind: str
+    api_version: str
+    level: str
+    audit_id: str
+    stage: str
+    request_uri: str
+    verb: str
+    user: msgspec.Raw
+    impersonated_user: msgspec.Raw | None = None
+    source_addresses: list[str] = []
+    user_agent: str = ""
+    object_reference: dict[str, str] | None = None
+    response_status: dict[str, Any] | None = None
+    request_object: msgspec.Raw | None = None
+    response_object: msgspec.Raw | None = None
+    received: dt.datetime
+    stage_time: dt.datetime
+    annotations: dict[str, str] = {}
 
 
 class Record:
     """What is recorded of one request; events are made of it as the request goes through its stages."""
 
-    __slots__ = ("_event", "_user", "config", "context", "has_failed", "is_unauthenticated")
+    __slots__ = (
+        "_annotations",
+        "_bodies",
+        "_identity",
+        "_received",
+        "_status",
+        "_user",
+        "config",
+        "context",
+        "has_failed",
+        "is_unauthenticated",
+    )
 
     def __init__(self, context: Context, config: AuditConfig, received: dt.datetime) -> None:
         self.context = context
@@ -44,58 +99,66 @@ class Record:
         self.has_failed = False
         """True if the server failed to handle the request: its last stage is then Panic."""
         self.is_unauthenticated = False
+        self._received = received
         self._user = context.user
-        request, info = context.request, context.info
-        self._event: dict[str, Any] = {
-            "kind": "Event",
-            "apiVersion": API_VERSION,
-            "level": LEVEL_NAMES[config.level],
-            "auditID": context.audit_id,
-            "stage": "",
-            "requestURI": f"{request.path}?{request.query}" if request.query else request.path,
-            "verb": info.verb,
-            "user": context.user.info(),
-        }
-        if addresses := _source_addresses(context):
-            self._event["sourceIPs"] = addresses
-        if agent := request.headers.get("user-agent", ""):
-            self._event["userAgent"] = (
-                agent if len(agent) <= MAX_USER_AGENT else f"{agent[:MAX_USER_AGENT]}...TRUNCATED"
-            )
-        if info.is_resource:
-            reference = {
-                "resource": info.resource,
-                "namespace": info.namespace,
-                "name": info.name,
-                "apiGroup": info.group,
-                "apiVersion": info.version,
-                "subresource": info.subresource,
-            }
-            self._event["objectRef"] = {key: value for key, value in reference.items() if value}
-        self._event["requestReceivedTimestamp"] = _timestamp(received)
+        self._identity: dict[str, str] = {}
+        """What the body that was sent adds to the reference to the object."""
+        self._annotations: dict[str, str] = {}
+        self._bodies: dict[str, msgspec.Raw] = {}
+        self._status: dict[str, Any] | None = None
 
     def event(self, stage: str, now: dt.datetime) -> bytes:
         """Return the event of a stage, encoded."""
-        event = self._event
-        event["stage"] = stage
-        event["stageTimestamp"] = _timestamp(now)
-        if self.context.user is not self._user:
-            event["impersonatedUser"] = self.context.user.info()
-        if annotations := self.context.audit_annotations:
-            event["annotations"] = event.get("annotations", {}) | annotations
-        return _encode(event)
+        context = self.context
+        request, info = context.request, context.info
+        agent = request.headers.get("user-agent", "")
+        if len(agent) > MAX_USER_AGENT:
+            agent = f"{agent[:MAX_USER_AGENT]}...TRUNCATED"
+        annotations = context.audit_annotations
+        return _encode(
+            _Event(
+                kind="Event",
+                api_version=API_VERSION,
+                level=LEVEL_NAMES[self.config.level],
+                audit_id=context.audit_id,
+                stage=stage,
+                request_uri=f"{request.path}?{request.query}" if request.query else request.path,
+                verb=info.verb,
+                user=_NO_USER if self.is_unauthenticated else _encoded_user(self._user),
+                impersonated_user=None if context.user is self._user else _encoded_user(context.user),
+                source_addresses=_source_addresses(context),
+                user_agent=agent,
+                object_reference=self._reference() if info.is_resource else None,
+                response_status=self._status,
+                request_object=self._bodies.get("requestObject"),
+                response_object=self._bodies.get("responseObject"),
+                received=_timestamp(self._received),
+                stage_time=_timestamp(now),
+                annotations=self._annotations | annotations if self._annotations else annotations,
+            )
+        )
+
+    def _reference(self) -> dict[str, str]:
+        info = self.context.info
+        reference = {"resource": info.resource}
+        if info.namespace:
+            reference["namespace"] = info.namespace
+        if info.name:
+            reference["name"] = info.name
+        if info.group:
+            reference["apiGroup"] = info.group
+        reference["apiVersion"] = info.version
+        if info.subresource:
+            reference["subresource"] = info.subresource
+        return self._identity | reference if self._identity else reference
 
     # -- bodies -----------------------------------------------------------------------------------------------------
 
     def request_object(self, obj: Object) -> None:
         """Record the object that was sent: what identifies it, and from level Request on all of it."""
-        reference = self._event.setdefault("objectRef", {})
         metadata = obj.get("metadata")
         if isinstance(metadata, dict):
-            for key in ("namespace", "name", "uid", "resourceVersion"):
-                value = metadata.get(key)
-                if value and key not in reference:
-                    reference[key] = value
+            self._identity = {key: value for key in _IDENTITY if isinstance(value := metadata.get(key), str) and value}
         if self.config.level >= Level.REQUEST:
             self._add_body("requestObject", _encode(self._without_managed_fields(obj)))
 
@@ -107,15 +170,14 @@ class Record:
     def forget_user(self) -> None:
         """Record that the user is not known: the credentials were not valid."""
         self.is_unauthenticated = True
-        self._event["user"] = {}
 
     def response(self, response: Response | StreamResponse | None) -> None:
         """Record what was answered; None if the client did not wait for it."""
         if response is None:
-            status: dict[str, Any] = {"status": "Failure", "message": "the client closed the connection", "code": 499}
-            self._event["responseStatus"] = {"metadata": {}, **status}
+            message = "the client closed the connection"
+            self._status = {"metadata": {}, "status": "Failure", "message": message, "code": 499}
             return
-        self._event["responseStatus"] = status = {"metadata": {}, "code": response.status}
+        self._status = status = {"metadata": {}, "code": response.status}
         if not isinstance(response, Response):
             return
         wants_body = self.config.level >= Level.REQUEST_RESPONSE and self.context.info.is_resource
@@ -139,10 +201,10 @@ class Record:
         if len(body) > MAX_BODY_BYTES:
             self._truncate()
         else:
-            self._event[field] = msgspec.Raw(body)
+            self._bodies[field] = msgspec.Raw(body)
 
     def _truncate(self) -> None:
-        self._event.setdefault("annotations", {})["audit.k8s.io/truncated"] = "true"
+        self._annotations["audit.k8s.io/truncated"] = "true"
 
     def _without_managed_fields(self, obj: Object) -> Object:
         if not self.config.omit_managed_fields:
@@ -171,8 +233,15 @@ def _decoded(body: bytes) -> Object | None:
     return obj if isinstance(obj, dict) else None
 
 
-def _timestamp(now: dt.datetime) -> str:
-    return f"{now.isoformat(timespec='microseconds')[:26]}Z"
+def _timestamp(now: dt.datetime) -> dt.datetime:
+    """Return a time that is encoded with microseconds, as readers of a MicroTime expect; a whole second is not."""
+    return now if now.microsecond else now.replace(microsecond=1)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _encoded_user(user: User) -> msgspec.Raw:
+    """Return the UserInfo of a user. The user of a connection is one object, so it is encoded once."""
+    return msgspec.Raw(_encode(user.info()))
 
 
 def _source_addresses(context: Context) -> list[str]:
@@ -189,6 +258,7 @@ def _source_addresses(context: Context) -> list[str]:
     return [*found, own] if _is_address(own) and found[-1:] != [own] else found
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
