@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
@@ -47,6 +48,12 @@ class Endpoint(NamedTuple):
     """The PEM of the CAs that may have signed the server's certificate; empty: those this machine trusts."""
     address: tuple[str, int] | None = None
     """The address to connect to, when it is not that of the URL. The certificate must still be for the URL."""
+    server_name: str = ""
+    """The name the server's certificate must have, when it is not that of the URL."""
+    certificate: bytes = b""
+    """The PEM of the certificate and key this side shows; empty for none."""
+    token: str = ""
+    """The bearer token to send; empty for none."""
 
 
 class Answer(NamedTuple):
@@ -66,7 +73,7 @@ class Outbound:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[bytes, ssl.SSLContext] = {}
+        self._contexts: dict[tuple[bytes, bytes], ssl.SSLContext] = {}
         self._closed = False
 
     async def post(self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int) -> Answer:
@@ -88,10 +95,12 @@ class Outbound:
     async def _post(self, endpoint: Endpoint, body: bytes, limit: int, call: _Call) -> Answer:
         url = URL(endpoint.url)
         headers = dict(_HEADERS)
-        server_name = None
+        if endpoint.token:
+            headers["Authorization"] = f"Bearer {endpoint.token}"
+        server_name = endpoint.server_name or None
         if endpoint.address is not None:
             headers["Host"] = url.authority
-            server_name = url.host
+            server_name = server_name or url.host
             host, port = endpoint.address
             url = url.with_host(host).with_port(port)
         call.reused = False
@@ -133,12 +142,15 @@ class Outbound:
         return self._session
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
-        context = self._contexts.get(endpoint.authority)
+        key = (endpoint.authority, endpoint.certificate)
+        context = self._contexts.get(key)
         if context is None:
             context = _trusting(endpoint.authority)
+            if endpoint.certificate:
+                _show(context, endpoint.certificate)
             if len(self._contexts) >= MAX_CONTEXTS:
                 self._contexts.pop(next(iter(self._contexts)))
-            self._contexts[endpoint.authority] = context
+            self._contexts[key] = context
         return context
 
     async def close(self) -> None:
@@ -159,6 +171,17 @@ def _trusting(authority: bytes) -> ssl.SSLContext:
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.hostname_checks_common_name = False
     return context
+
+
+def _show(context: ssl.SSLContext, certificate: bytes) -> None:
+    """Have a context show a certificate. OpenSSL reads it from a file only, so there is one for a moment, mode 0600."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(certificate)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError:
+            raise OutboundError("unable to load the client certificate and key: they do not belong together") from None
 
 
 class _Call:

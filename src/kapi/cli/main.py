@@ -103,6 +103,12 @@ def _add_audit(parser: Parser) -> None:
         metavar="FILE",
         help="an audit.k8s.io/v1 Policy: what to record (default: who, what and when, and the bodies of writes)",
     )
+    parser.add_argument(
+        "--audit-webhook-config-file",
+        type=Path,
+        metavar="FILE",
+        help="send audit events to the server of this kubeconfig, too, in batches",
+    )
     for name, default, what in (
         ("maxsize", 100, "rotate the audit log at this size in megabytes; 0 for never"),
         ("maxbackup", 10, "keep so many rotated audit logs; 0 for all"),

@@ -147,6 +147,9 @@ class ControlPlane:
         await ensure_policy(self.transport, catalog)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
+        if self._auditor is not None:
+            for name, run in self._auditor.tasks.items():
+                supervise(name, run)
         supervise("event-loop-lag", self.metrics.lag.run)
         files = FileWatch(self.metrics.registry)
         authentication.watch(files, tls)

@@ -30,6 +30,8 @@ class AuditOptions:
     log_max_megabytes: int = 100
     log_max_backups: int = 10
     log_max_days: int = 0
+    webhook_config_file: Path | None = None
+    """The kubeconfig of a webhook that gets the events too; None for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from kapi.server.audit.record import Record
 from kapi.server.transport.message import StreamResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from prometheus_client import CollectorRegistry, Metric
 
@@ -51,6 +51,8 @@ class Auditor:
     def __init__(
         self, policy: Policy, backends: Sequence[Backend], clock: Clock, registry: CollectorRegistry | None = None
     ) -> None:
+        self.tasks: dict[str, Callable[[], Coroutine[object, object, None]]] = {}
+        """What must run for the backends, by the name of the task."""
         self._policy = policy
         self._backends = tuple(backends)
         self._clock = clock
