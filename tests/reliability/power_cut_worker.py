@@ -14,6 +14,7 @@ from pathlib import Path
 from kapi.base.failpoint import arm
 from kapi.storage.interface import Draft
 from kapi.storage.sqlite import maintenance as sqlite_maintenance
+from kapi.storage.sqlite import mark as sqlite_mark
 from kapi.storage.sqlite import writer as sqlite_writer
 from kapi.storage.sqlite.storage import SqliteStorage
 
@@ -31,11 +32,23 @@ async def write(store: SqliteStorage, name: int) -> None:
             await store.compact(store.revision - 30)
 
 
+def trace_mark() -> None:
+    """Make every change of the mark a system call: the trace does not show what is stored through a mapping."""
+    put = sqlite_mark.MarkFile._put
+
+    def write_too(file: sqlite_mark.MarkFile, mark: sqlite_mark.Mark) -> None:
+        put(file, mark)
+        os.pwrite(file._descriptor, sqlite_mark._pack(file.mark), sqlite_mark._SLOTS[file.mark.sequence % 2])
+
+    sqlite_mark.MarkFile._put = write_too
+
+
 async def main(path: Path, mode: str) -> None:
     # Several checkpoints in a short run, and pages handed back at every opportunity: each of them moves pages that must
     # not be lost on the way.
     sqlite_writer.CHECKPOINT_PAGES = 120
     sqlite_maintenance.FREE_PAGES, sqlite_maintenance.FREE_SHARE = 0, 1_000_000
+    trace_mark()
     store = await SqliteStorage.open(path)
     if mode == "normal":
         arm("storage.before_commit", lambda: store._writer._connection.execute("PRAGMA synchronous = NORMAL"))

@@ -143,7 +143,9 @@ def parse(line: str, path: Path) -> Call | None:
     if name == "write" and not file.startswith(str(path)):
         data = unescape(arguments.split(", ")[0])
         return Call("acknowledge", "", data, 0) if data.startswith(b"/") else None
-    if Path(file).name not in {"kapi.db", "kapi.db-wal"}:
+    # The mark is written under another name and renamed, before anything is acknowledged.
+    file = file.removesuffix(".new")
+    if Path(file).name not in {"kapi.db", "kapi.db-wal", "kapi.mark"}:
         return None
     if name == "pwrite64":
         data, _, offset = arguments.rsplit(", ", 2)

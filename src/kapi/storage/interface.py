@@ -85,6 +85,10 @@ class StorageFailed(StorageError):
     """The disk (or the cluster behind the store) failed; no write will be accepted any more."""
 
 
+class StorageDamaged(StorageError):
+    """What is stored under a key is not what was written. The text says where; nothing of it is returned."""
+
+
 class StorageBusy(StorageError):
     """Too many writes are waiting; nothing was written, try again."""
 

@@ -85,7 +85,7 @@ def test_the_directory_and_the_files_are_private(tmp_path):
             await store.put("/a", DRAFT, 0)
             await store.get("/a")
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").iterdir()}
-            assert set(modes) == {"kapi.db", "kapi.db-wal", "kapi.db-shm", "kapi.lock"}
+            assert set(modes) == {"kapi.db", "kapi.db-wal", "kapi.db-shm", "kapi.lock", "kapi.mark"}
             assert set(modes.values()) == {0o600}
             assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
@@ -103,7 +103,7 @@ def test_every_commit_is_synced_and_the_format_is_marked(tmp_path):
 
             with armed("storage.before_commit", look):
                 await store.put("/a", DRAFT, 0)
-            assert seen == {"synchronous": 2, "application_id": 0x4B617069, "user_version": 2}
+            assert seen == {"synchronous": 2, "application_id": 0x4B617069, "user_version": 3}
 
     asyncio.run(scenario())
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_no_database_is_refused_and_unchanged(tmp_path):
     [
         (["CREATE TABLE notes (text)"], "is not a Kapi database"),
         (["PRAGMA application_id = 77"], "is not a Kapi database"),
-        (["PRAGMA application_id = 1264676969", "PRAGMA user_version = 3"], "written by a newer Kapi"),
+        (["PRAGMA application_id = 1264676969", "PRAGMA user_version = 4"], "written by a newer Kapi"),
     ],
     ids=["tables", "application", "format"],
 )

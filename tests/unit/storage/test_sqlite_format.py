@@ -21,6 +21,16 @@ FORMAT_1 = (
     "PRAGMA application_id = 1264676969",
     "PRAGMA user_version = 1",
 )
+FORMAT_2 = (
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA journal_mode = WAL",
+    "CREATE TABLE history (position INTEGER PRIMARY KEY, key TEXT NOT NULL, gone INTEGER NOT NULL, value BLOB)",
+    "CREATE UNIQUE INDEX versions ON history (key, position, gone)",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO meta VALUES ('compacted', 3), ('finished', 2)",
+    "PRAGMA application_id = 1264676969",
+    "PRAGMA user_version = 2",
+)
 ROWS = [
     (2, "/a", False, b"a at 2"),
     (3, "/b", False, b"b at 3"),
@@ -32,11 +42,22 @@ ROWS = [
 
 
 def write_format_1(path):
+    write(path, FORMAT_1, ROWS)
+
+
+def write_format_2(path):
+    write(path, FORMAT_2, [(revision << 10, *rest) for revision, *rest in ROWS])
+
+
+def write(path, statements, rows):
     connection = sqlite3.connect(path / "kapi.db", isolation_level=None)
-    for statement in FORMAT_1:
+    for statement in statements:
         connection.execute(statement)
-    connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?)", ROWS)
+    connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?)", rows)
     connection.close()
+
+
+formats = pytest.mark.parametrize("write_old", [write_format_1, write_format_2])
 
 
 async def check_migrated(store):
@@ -51,8 +72,9 @@ async def check_migrated(store):
     assert [entry.revision for entry in (await store.range("/")).entries] == [4, 6]
 
 
-def test_a_store_of_the_first_format_is_migrated_when_it_is_opened(tmp_path):
-    write_format_1(tmp_path)
+@formats
+def test_a_store_of_an_earlier_format_is_migrated_when_it_is_opened(tmp_path, write_old):
+    write_old(tmp_path)
 
     async def scenario():
         async with opened(tmp_path) as store:
@@ -70,9 +92,10 @@ def test_a_store_of_the_first_format_is_migrated_when_it_is_opened(tmp_path):
     asyncio.run(scenario())
 
 
+@formats
 @pytest.mark.parametrize("point", ["storage.before_migration", "storage.after_migration"])
-def test_an_interrupted_migration_is_made_by_the_next_start(tmp_path, point):
-    write_format_1(tmp_path)
+def test_an_interrupted_migration_is_made_by_the_next_start(tmp_path, point, write_old):
+    write_old(tmp_path)
 
     async def scenario():
         with armed(point, fail_once_with(sqlite3.OperationalError("disk I/O error"))):
@@ -81,3 +104,17 @@ def test_an_interrupted_migration_is_made_by_the_next_start(tmp_path, point):
             await check_migrated(store)
 
     asyncio.run(scenario())
+
+
+@formats
+def test_a_damaged_store_of_an_earlier_format_is_refused_and_unchanged(tmp_path, write_old):
+    write_old(tmp_path)
+    database = tmp_path / "kapi.db"
+    content = bytearray(database.read_bytes())
+    # The number of cells of the root page of the index.
+    index = next(start for start in range(0, len(content), 4096) if content[start] == 10 and content[start + 4] > 2)
+    content[index + 4] -= 1
+    database.write_bytes(content)
+    assert "is damaged and is not served" in asyncio.run(refusal(tmp_path))
+    assert database.read_bytes() == content
+    assert not (tmp_path / "kapi.mark").exists()

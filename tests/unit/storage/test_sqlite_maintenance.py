@@ -14,7 +14,9 @@ from kapi.base.failpoint import FailpointError, armed
 from kapi.storage.interface import Draft, StorageFailed
 from kapi.storage.sqlite import file as sqlite_file
 from kapi.storage.sqlite import maintenance as sqlite_maintenance
+from kapi.storage.sqlite import schema as sqlite_schema
 from kapi.storage.sqlite import writer as sqlite_writer
+from kapi.storage.sqlite.mark import Mark, write_mark
 from kapi.storage.sqlite.reader import COMPACTED, ReadGate
 from kapi.storage.sqlite.storage import SqliteStorage
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOUND = 1 << 20
+STORE = "0" * 32
 
 
 @asynccontextmanager
@@ -295,9 +298,10 @@ def test_a_failure_while_vacuuming_is_final_and_loses_nothing(tmp_path, few_free
 def test_a_file_of_an_earlier_version_works_and_keeps_its_size(tmp_path, few_free_pages):
     connection = sqlite3.connect(tmp_path / "kapi.db", isolation_level=None)
     connection.execute("PRAGMA auto_vacuum = NONE")
-    for statement in sqlite_file._SCHEMA:
-        connection.execute(statement)
+    connection.execute("PRAGMA journal_mode = WAL")
+    sqlite_schema.create(connection, STORE)
     connection.close()
+    write_mark(tmp_path, Mark(STORE, is_established=True))
 
     async def scenario():
         async with opened(tmp_path) as store:

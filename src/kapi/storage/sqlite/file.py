@@ -1,9 +1,9 @@
-"""The data directory of the SQLite store: its lock, its database file and schema, and why it may not open.
+"""The data directory of the SQLite store: its lock, its database file, and why it may not open.
 
 A directory belongs to one server at a time. `kapi.lock` in it is held with `flock` as long as the store is open; the
 kernel lets go when the process ends, however it ends, so a killed server never leaves a stale lock. The file
 `kapi.db` carries an application id and a format number: a database of another program, or of a newer Kapi, is refused
-and left untouched; one of an earlier format is migrated in one transaction.
+and left untouched. `opening` decides about the rest.
 
 Everything here blocks and runs on the store's own threads. Errors become `StorageUnavailable`, whose text says what to
 do.
@@ -18,8 +18,9 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
-from kapi.base.failpoint import failpoint
 from kapi.storage.interface import StorageUnavailable
+from kapi.storage.sqlite.mark import sync_directory
+from kapi.storage.sqlite.schema import APPLICATION_ID, FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,63 +28,11 @@ if TYPE_CHECKING:
 
 DATABASE = "kapi.db"
 LOCK = "kapi.lock"
-APPLICATION_ID = int.from_bytes(b"Kapi")
-FORMAT = 2
 
 _BUSY_SECONDS = 10.0
 # A log that a burst or its readers have grown is truncated to this when it restarts.
 _JOURNAL_LIMIT = 16 << 20
 _PRIMARY_CODE = 0xFF
-
-# `history` is the log: each value is stored once, under its position: the revision of its commit and its place within
-# the commit, as in etcd (main and sub revision). `versions` finds the versions of a key; it holds all a look-up needs,
-# `gone` included, so that ranges and start-up never touch the values. A table key -> latest revision in its place is
-# within 10 % of it on writes and cannot answer reads at a revision.
-#
-# `meta.compacted` is the oldest revision that can be read, `meta.finished` how far old versions have been removed; the
-# first is written before the second moves. The last revision is that of the last row or `compacted`: rows after
-# `compacted` are never removed, so that needs no counter of its own and cannot fall behind.
-_TABLE = "CREATE TABLE history (position INTEGER PRIMARY KEY, key TEXT NOT NULL, gone INTEGER NOT NULL, value BLOB)"
-_INDEX = "CREATE UNIQUE INDEX versions ON history (key, position, gone)"
-_SCHEMA = (
-    _TABLE,
-    _INDEX,
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    "INSERT INTO meta VALUES ('compacted', 0), ('finished', 0)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {FORMAT}",
-)
-
-_PLACE_BITS = 10
-"""Bits of a position that number the changes of a commit; eight times what `MAX_OPERATIONS` needs."""
-
-# Format 1 had one change per revision, under its revision. Copied in order, which is as fast as the disk; an UPDATE of
-# the primary key would move every row twice.
-_MIGRATION = (
-    "DROP INDEX versions",
-    "ALTER TABLE history RENAME TO history_1",
-    _TABLE,
-    f"INSERT INTO history SELECT revision << {_PLACE_BITS}, key, gone, value FROM history_1 ORDER BY revision",  # noqa: S608
-    "DROP TABLE history_1",
-    _INDEX,
-    "UPDATE meta SET name = 'finished' WHERE name = 'swept'",
-    f"PRAGMA user_version = {FORMAT}",
-)
-
-
-def position_of(revision: int, place: int) -> int:
-    """The position of a change: the revision of its commit, and its place among the commit's changes."""
-    return revision << _PLACE_BITS | place
-
-
-def last_position(revision: int) -> int:
-    """The highest position a change of a revision can have."""
-    return ((revision + 1) << _PLACE_BITS) - 1
-
-
-def revision_at(position: int) -> int:
-    """The revision of the change at a position."""
-    return position >> _PLACE_BITS
 
 
 class DirectoryLock:
@@ -115,42 +64,43 @@ def prepare_directory(directory: Path) -> None:
     """Create the data directory, private to its owner, if it is missing; its parent must exist."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
-        _sync_directory(directory.parent)
+        sync_directory(directory.parent)
     if not directory.is_dir():
         raise StorageUnavailable(f"{directory} is not a directory; choose another data directory")
 
 
-def open_database(directory: Path) -> sqlite3.Connection:
-    """The writer's connection, on a database that is ours and can be written."""
-    # Created here rather than by SQLite, for the mode: the -wal and -shm files inherit it, and all hold secrets.
+def is_empty(directory: Path) -> bool:
+    """True if there is no database, or a file without content."""
+    path = directory / DATABASE
+    return not path.exists() or path.stat().st_size == 0
+
+
+def create_file(directory: Path) -> None:
+    """Create the database file if it is missing.
+
+    Here rather than by SQLite, for the mode: the -wal and -shm files inherit it, and all hold secrets.
+    """
     os.close(os.open(directory / DATABASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = _connect(directory)
-    try:
-        _check_owner(connection, directory)
-        _configure(connection, directory)
-        _migrate(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    sync_directory(directory)
 
 
 def open_reader(directory: Path) -> sqlite3.Connection:
     """A connection that cannot write. One thread uses it at a time, another may close it."""
-    connection = _connect(directory, check_same_thread=False)
+    connection = connect(directory, check_same_thread=False)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def _connect(directory: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:
+def connect(directory: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:
+    """A connection to the database of a directory."""
     # isolation_level None: transactions begin where the code says, never implicitly.
     return sqlite3.connect(
         directory / DATABASE, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=check_same_thread
     )
 
 
-def _check_owner(connection: sqlite3.Connection, directory: Path) -> None:
-    """Refuse a database that is not ours, before anything in it is changed; create the tables in an empty one."""
+def check_owner(connection: sqlite3.Connection, directory: Path) -> int:
+    """The format of a database, 0 for one that is empty; one that is not ours is refused and left as it is."""
     application = pragma(connection, "application_id")
     version = pragma(connection, "user_version")
     if application == APPLICATION_ID:
@@ -159,27 +109,15 @@ def _check_owner(connection: sqlite3.Connection, directory: Path) -> None:
                 f"{directory / DATABASE} has format {version}, written by a newer Kapi;"
                 f" this one knows up to {FORMAT}: upgrade Kapi"
             )
-        return
+        return version
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
         raise StorageUnavailable(f"{directory / DATABASE} is not a Kapi database; choose another data directory")
-    # Makes it possible to shorten the file, see `maintenance`. Cannot be changed later without a VACUUM; costs a page
-    # in 800, and no speed that could be measured.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL")
-    _run(connection, _SCHEMA)
-    _sync_directory(directory)
+    return 0
 
 
-def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
-    """All statements in one transaction: a crash leaves the database as it was before."""
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in statements:
-        connection.execute(statement)
-    connection.execute("COMMIT")
-
-
-def _configure(connection: sqlite3.Connection, directory: Path) -> None:
+def configure(connection: sqlite3.Connection, directory: Path) -> None:
+    """Set up the writer's connection, on a database that must be writable."""
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StorageUnavailable(
@@ -197,28 +135,10 @@ def _configure(connection: sqlite3.Connection, directory: Path) -> None:
     connection.execute("ROLLBACK")
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring a database of an earlier format to this one; the file may double, its free pages are returned later."""
-    if pragma(connection, "user_version") < FORMAT:
-        failpoint("storage.before_migration")
-        _run(connection, _MIGRATION)
-        failpoint("storage.after_migration")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
 def pragma(connection: sqlite3.Connection, name: str) -> int:
     """The number that a pragma returns."""
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Put the names in a directory on disk; a synced file without its name is lost all the same."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

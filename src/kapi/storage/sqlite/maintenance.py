@@ -20,7 +20,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kapi.base.failpoint import failpoint
-from kapi.storage.sqlite.file import last_position, pragma
+from kapi.storage.sqlite.file import pragma
+from kapi.storage.sqlite.schema import last_position, set_meta
 
 if TYPE_CHECKING:
     import sqlite3
@@ -83,7 +84,7 @@ class Maintenance:
 
     def schedule(self, revision: int) -> None:
         """Make versions that were replaced up to a revision unreadable; their rows are removed later."""
-        self._connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (revision,))
+        set_meta(self._connection, "compacted", revision)
         self.compacted = revision
         self._ledger.schedule(revision)
         self.pages += 1
@@ -99,7 +100,7 @@ class Maintenance:
         started = time.perf_counter()
         self._connection.execute("BEGIN IMMEDIATE")
         removed = self._connection.execute(_REMOVE, span).rowcount
-        self._connection.execute("UPDATE meta SET value = ? WHERE name = 'finished'", (upto,))
+        set_meta(self._connection, "finished", upto)
         self._connection.execute("COMMIT")
         failpoint("storage.after_compact_step")
         is_slow = time.perf_counter() - started > _STEP_SECONDS

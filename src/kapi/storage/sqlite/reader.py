@@ -2,7 +2,7 @@
 
 Each read is one transaction, so it sees one state of the file. It always asks for a revision, the latest published one
 when the caller named none: what has been committed but not yet published is not seen, and the page of a list says
-exactly which changes come after it. Blocks; runs on the reader threads.
+exactly which changes come after it. Every row is compared with its checksum. Blocks; runs on the reader threads.
 
 Reads pass a `ReadGate`, because the write-ahead log can only restart while no reader is in it.
 """
@@ -13,13 +13,16 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from kapi.storage.interface import MAX_OPERATIONS, Change, Compacted, Entry, Page
+from kapi.storage.interface import MAX_OPERATIONS, Change, Compacted, Entry, Page, StorageDamaged
 from kapi.storage.keys import prefix_end
-from kapi.storage.sqlite.file import last_position, revision_at
+from kapi.storage.sqlite.schema import last_position, revision_at
+from kapi.storage.sqlite.verification import damage_of, is_whole
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Sequence
+
+    from kapi.storage.sqlite.verification import Row
 
 SLICE_CHANGES = 500
 SLICE_BYTES = 4 << 20
@@ -27,7 +30,10 @@ SLICE_BYTES = 4 << 20
 
 COMPACTED = "SELECT value FROM meta WHERE name = 'compacted'"
 
-_GET = "SELECT value, position FROM history WHERE key = ? AND position <= ? ORDER BY position DESC LIMIT 1"
+_GET = (
+    "SELECT position, key, gone, value, checksum FROM history"
+    " WHERE key = ? AND position <= ? ORDER BY position DESC LIMIT 1"
+)
 
 # The live versions of a range, answered from the index alone and in key order, so that a page ends when it is full. The
 # flag rides in the lowest bit, which makes "the latest, unless it is a deletion" one maximum.
@@ -37,9 +43,12 @@ _LIVE = (
 )
 # SQLite visits the values in the order of their positions, that is as they lie on disk: three times as fast for a large
 # range as in key order. The caller sorts.
-_RANGE = f"SELECT key, value, position FROM history WHERE position IN ({_LIVE} ORDER BY key LIMIT ?)"  # noqa: S608
+_RANGE = f"SELECT key, position, gone, value, checksum FROM history WHERE position IN ({_LIVE} ORDER BY key LIMIT ?)"  # noqa: S608
 _COUNT = f"SELECT count(*) FROM ({_LIVE})"  # noqa: S608
-_LOG = "SELECT position, key, value FROM history WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
+_LOG = (
+    "SELECT position, key, gone, value, checksum FROM history"
+    " WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
+)
 
 # SQLite orders every blob after every text: the bound of a range that has none.
 _NO_END = b""
@@ -111,15 +120,22 @@ def _resolve(revision: int, published: int, compacted: int) -> int:
     return revision
 
 
+def _checked(row: Row) -> Row:
+    """A row that matches its checksum; `StorageDamaged` for any other: what is damaged is not served."""
+    if not is_whole(row):
+        raise StorageDamaged(str(damage_of(row)))
+    return row
+
+
 def read_key(connection: sqlite3.Connection, key: str, revision: int, published: int) -> Entry | None:
     """The value of a key at a revision (0: the published one)."""
     with _snapshot(connection) as compacted:
         at = _resolve(revision, published, compacted)
         found = connection.execute(_GET, (key, last_position(at))).fetchone()
-    if found is None or found[0] is None:
+    if found is None:
         return None
-    value, position = found
-    return Entry(key, value, revision_at(position))
+    position, _, _, value, _ = _checked(found)
+    return None if value is None else Entry(key, value, revision_at(position))
 
 
 def read_range(
@@ -136,7 +152,11 @@ def read_range(
         more = 0
         if limit and len(rows) > limit:
             (more,) = connection.execute(_COUNT, (rows.pop()[0], bound, last)).fetchone()
-    return Page([Entry(key, value, revision_at(position)) for key, value, position in rows], at, more)
+    entries = []
+    for key, position, gone, value, checksum in rows:
+        _checked((position, key, gone, value, checksum))
+        entries.append(Entry(key, value, revision_at(position)))
+    return Page(entries, at, more)
 
 
 def read_log(connection: sqlite3.Connection, after: int, published: int) -> tuple[int, Sequence[Change]]:
@@ -148,7 +168,8 @@ def read_log(connection: sqlite3.Connection, after: int, published: int) -> tupl
             raise Compacted(after, compacted)
         # As many more as a commit may have: one that has been begun is read to its end.
         limit = SLICE_CHANGES + MAX_OPERATIONS
-        for position, key, value in connection.execute(_LOG, (last_position(after), last_position(published), limit)):
+        for row in connection.execute(_LOG, (last_position(after), last_position(published), limit)):
+            position, key, _, value, _ = _checked(row)
             revision = revision_at(position)
             is_full = size >= SLICE_BYTES or len(changes) >= SLICE_CHANGES
             if is_full and revision != changes[-1].revision:

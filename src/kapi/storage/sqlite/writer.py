@@ -30,16 +30,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kapi.base.failpoint import failpoint, is_armed
 from kapi.storage.interface import MAX_OPERATIONS, Change, Check, Put, RevisionMismatch
 from kapi.storage.ledger import Ledger, cost
-from kapi.storage.sqlite.file import (
-    DirectoryLock,
-    explained,
-    open_database,
-    position_of,
-    prepare_directory,
-    revision_at,
-)
+from kapi.storage.sqlite.checksum import row_checksum
+from kapi.storage.sqlite.file import DirectoryLock, explained, prepare_directory
 from kapi.storage.sqlite.maintenance import CHECKPOINT_PAGES, Maintenance
+from kapi.storage.sqlite.mark import BLOCK
+from kapi.storage.sqlite.opening import open_store
 from kapi.storage.sqlite.reader import ReadGate
+from kapi.storage.sqlite.schema import position_of, revision_at
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.storage.interface import Operation
+    from kapi.storage.sqlite.mark import MarkFile
 
 BATCH_OPERATIONS = 256
 BATCH_BYTES = 1 << 20
@@ -57,9 +55,8 @@ BATCH_BYTES = 1 << 20
 _BATCHES_PER_STEP = 4
 _PAGE = 4096
 _ABSENT = (0, 0)
-
-# The whole log without the values; SQLite knows their lengths without reading them.
-_LOG = "SELECT position, key, length(value) FROM history ORDER BY position"
+# The mark is synced when no write has come for so long.
+_IDLE_SECONDS = 0.05
 
 
 class Commit(NamedTuple):
@@ -130,7 +127,7 @@ class Owner(Protocol):
 
 def _insert(rows: int) -> str:
     """The statement that stores up to `rows` rows; those whose position is NULL are padding."""
-    return f"INSERT INTO history SELECT * FROM (VALUES {','.join(['(?,?,?,?)'] * rows)}) WHERE column1 IS NOT NULL"  # noqa: S608
+    return f"INSERT INTO history SELECT * FROM (VALUES {','.join(['(?,?,?,?,?)'] * rows)}) WHERE column1 IS NOT NULL"  # noqa: S608
 
 
 # One statement for each power of two, up to the largest batch there can be.
@@ -149,6 +146,7 @@ class Writer:
         self._owner = owner
         self._loop = loop
         self._connection: sqlite3.Connection
+        self._mark: MarkFile
         # The latest version of every key: its revision and what it costs. Plain pairs, there is one for every object.
         self._current: dict[str, tuple[int, int]] = {}
         self._revision = 0
@@ -192,16 +190,17 @@ class Writer:
         with ExitStack() as undo:
             lock = DirectoryLock(self._directory)
             undo.callback(lock.release)
-            self._connection = open_database(self._directory)
+            self._connection, self._mark = open_store(self._directory, self._take_row)
             undo.callback(self._connection.close)
             self._load()
             undo.pop_all()
         return lock
 
+    def _take_row(self, position: int, key: str, length: int | None) -> None:
+        self._record(revision_at(position), key, length)
+
     def _load(self) -> None:
         self._maintenance = maintenance = Maintenance(self._connection, self._ledger, self.gate)
-        for position, key, length in self._connection.execute(_LOG):
-            self._record(revision_at(position), key, length)
         self._revision = max(self._revision, maintenance.compacted)
         self._ledger.schedule(maintenance.compacted)
         self._ledger.finish(maintenance.finished)
@@ -213,8 +212,10 @@ class Writer:
         self.gate.open()
         try:
             if self._failure is None:
+                self._mark.sync()
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.close()
+            self._mark.close()
         except Exception as error:
             self._fail(error, [])
         finally:
@@ -246,7 +247,10 @@ class Writer:
                 self._compact_step()
             elif maintenance.has_free_pages and is_idle:
                 maintenance.vacuum(lambda: not self.inbox.empty())
+        if self._mark.mark.reserved < self._revision + BLOCK // 2:
+            self._mark.reserve(self._revision + BLOCK)
         if maintenance.pages >= CHECKPOINT_PAGES:
+            self._mark.sync()
             maintenance.checkpoint()
 
     def _attempt(self, work: Callable[[], None], commits: list[Commit]) -> None:
@@ -278,9 +282,13 @@ class Writer:
         count = size = 0
         while count < BATCH_OPERATIONS and size < BATCH_BYTES and not self._is_stopping:
             is_idle = not commits and not self._has_maintenance()
+            is_mark_due = is_idle and not self._mark.is_synced and self._failure is None
             try:
-                item = self.inbox.get(block=is_idle)
+                item = self.inbox.get(block=is_idle, timeout=_IDLE_SECONDS if is_mark_due else None)
             except Empty:
+                if is_mark_due:
+                    self._attempt(self._mark.sync, [])
+                    continue
                 break
             if isinstance(item, Commit):
                 commits.append(item)
@@ -307,9 +315,13 @@ class Writer:
             self._tell(self._owner.committed, batch)
         if batch.changes:
             failpoint("storage.before_commit")
+            last = batch.changes[-1].revision
+            if last > self._mark.mark.reserved:
+                self._mark.reserve(last + BLOCK)
             self._store(batch.changes)
             failpoint("storage.after_commit")
             self._apply(batch.changes)
+            self._mark.confirm(last)
         if not is_early:
             self._tell(self._owner.committed, batch._replace(seconds=time.perf_counter() - started))
 
@@ -352,9 +364,11 @@ class Writer:
         for change in changes:
             place = place + 1 if change.revision == revision else 0
             revision = change.revision
-            row += (position_of(revision, place), change.key, change.value is None, change.value)
+            position = position_of(revision, place)
+            value = change.value
+            row += (position, change.key, value is None, value, row_checksum(position, change.key, value))
         rows = 1 << (len(changes) - 1).bit_length()
-        row += [None] * (4 * (rows - len(changes)))
+        row += [None] * (5 * (rows - len(changes)))
         self._connection.execute(_INSERTS[rows], row)
 
     def _apply(self, changes: list[Change]) -> None:
