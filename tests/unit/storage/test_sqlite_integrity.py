@@ -191,18 +191,58 @@ def forget_confirmed(path: Path) -> None:
     write_mark(path, read_mark(path)._replace(confirmed=0))
 
 
-@pytest.mark.parametrize("place", ["page", "salt", "checksum", "page number", "commit size"])
-@pytest.mark.parametrize("which", ["first", "middle", "last"])
+PLACES = {"page": 24 + 2000, "salt": 9, "checksum": 18, "page number": 3, "commit size": 7}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("which", ["first", "middle"])
 @pytest.mark.parametrize("is_confirmed", [True, False], ids=["confirmed", "not confirmed"])
-def test_a_bit_flipped_in_any_frame_of_the_log_is_refused(tmp_path, crashed, place, which, is_confirmed):
+def test_a_bit_flipped_in_a_frame_that_others_follow_is_refused(tmp_path, crashed, place, which, is_confirmed):
     path = copy(crashed, tmp_path)
     if not is_confirmed:
         forget_confirmed(path)
-    number = {"first": 0, "middle": frames(path) // 2, "last": frames(path) - 1}[which]
-    within = {"page": 24 + 2000, "salt": 9, "checksum": 18, "page number": 3, "commit size": 7}[place]
+    number = {"first": 0, "middle": frames(path) // 2}[which]
     offset = 32 + number * FRAME
-    flip(path / "kapi.db-wal", offset + within)
+    flip(path / "kapi.db-wal", offset + PLACES[place])
     assert f"kapi.db-wal, offset {offset}: frame {number + 1} " in refused(path)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("last", [1, 2], ids=["last", "last but one"])
+@pytest.mark.parametrize("is_confirmed", [True, False], ids=["confirmed", "not confirmed"])
+def test_a_byte_changed_in_the_last_transaction_is_corrected(tmp_path, crashed, place, last, is_confirmed):
+    path = copy(crashed, tmp_path)
+    if not is_confirmed:
+        forget_confirmed(path)
+    flip(path / "kapi.db-wal", 32 + (frames(path) - last) * FRAME + PLACES[place], bit=6)
+    if (place, last) == ("commit size", 2):
+        # It looks like the end of a transaction that another one follows.
+        assert "of the write-ahead log is damaged" in refused(path)
+        return
+
+    async def scenario():
+        async with opened(path) as store:
+            assert [entry.key for entry in (await store.range("/")).entries] == ALL
+            assert (store.revision, store.compacted) == (COUNT, 0)
+
+    asyncio.run(scenario())
+    assert sorted(file.name for file in path.iterdir()) == ["kapi.db", "kapi.lock", "kapi.mark"]
+
+
+def test_a_correction_that_was_interrupted_begins_again(tmp_path, crashed):
+    path = copy(crashed, tmp_path)
+    flip(path / "kapi.db-wal", 32 + (frames(path) - 1) * FRAME + 2000)
+    shutil.copy(path / "kapi.db-wal", path / "kapi.db-wal.found")
+    # What an attempt has left.
+    flip(path / "kapi.db-wal", 32 + (frames(path) - 1) * FRAME + 3000)
+    assert asyncio.run(keys(path)) == ALL
+
+
+def test_a_last_transaction_that_is_confirmed_and_cannot_be_corrected_is_refused(tmp_path, crashed):
+    path = copy(crashed, tmp_path)
+    for within in (1000, 2000, 3000):
+        flip(path / "kapi.db-wal", 32 + (frames(path) - 1) * FRAME + within)
+    assert f"ends at revision {COUNT - 1}, but revision {COUNT} had been acknowledged" in refused(path)
 
 
 @pytest.mark.parametrize("offset", [0, 5, 10, 13, 17, 22, 25, 31])
@@ -231,7 +271,7 @@ def test_a_transaction_that_was_being_written_is_dropped_and_its_revisions_are_n
     log = path / "kapi.db-wal"
     content = bytearray(log.read_bytes())
     # Of the frames of the last transaction one sector is not on disk, all others are.
-    commits = [number for number in range(1, frames(path) + 1) if Log(log).frame(number).size]
+    commits = [number for number in range(1, frames(path) + 1) if Log.read(log).frame(number).size]
     assert commits[-1] - commits[-2] == 2
     frame, within = lost
     sector = (32 + (commits[-2] + frame) * FRAME + within) // 512 * 512
@@ -275,13 +315,12 @@ def test_an_acknowledged_transaction_that_is_missing_is_refused(tmp_path, crashe
 
 def test_any_one_byte_of_a_frame_can_be_corrected(crashed, tmp_path):
     path = copy(crashed, tmp_path)
-    log = Log(path / "kapi.db-wal")
+    log = Log.read(path / "kapi.db-wal")
     for within in (0, 5, 9, 15, 16, 23, 24, 25, 1000, 2047, FRAME - 1):
         start = 32 + 4 * FRAME
         damaged = bytearray(log.content)
         damaged[start + within] ^= 0x5A
-        other = Log(tmp_path / "none")
-        other.content, other.header = bytes(damaged), log.header
+        other = Log(bytes(damaged))
         assert log.content[start : start + FRAME] in corrections(other, 5, log.frame(4).sums)
     assert corrections(log, 5, (1, 2)) == []
 
@@ -298,7 +337,7 @@ def test_a_log_of_an_earlier_generation_is_no_damage(tmp_path):
             shutil.copytree(path, tmp_path / "copy")
 
     asyncio.run(scenario())
-    assert Log(tmp_path / "copy/kapi.db-wal").count > 5
+    assert Log.read(tmp_path / "copy/kapi.db-wal").count > 5
     assert asyncio.run(keys(tmp_path / "copy")) == [*ALL, "/later"]
 
 

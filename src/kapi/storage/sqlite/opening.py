@@ -27,6 +27,8 @@ import struct
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import structlog
+
 from kapi.storage.interface import StorageUnavailable
 from kapi.storage.sqlite.damage import Damage, StoreDamaged
 from kapi.storage.sqlite.file import (
@@ -37,6 +39,7 @@ from kapi.storage.sqlite.file import (
     create_file,
     is_empty,
 )
+from kapi.storage.sqlite.logcorrection import correct_log, restore_log
 from kapi.storage.sqlite.mark import BLOCK, MARK, Mark, MarkDamaged, MarkFile, read_mark, write_mark
 from kapi.storage.sqlite.schema import FORMAT, create, migrate, set_meta
 from kapi.storage.sqlite.verification import page_damages, read_numbers, rows, table_damages, verify_rows
@@ -52,12 +55,19 @@ _WAL_INDEX = struct.Struct("=12xB3xI")
 """The beginning of `kapi.db-shm`: whether it is valid, and how many frames of the log SQLite has found readable."""
 
 
+_log = structlog.get_logger("kapi.storage")
+
+
 class Content(NamedTuple):
     """What the verification of a store found."""
 
     damages: list[Damage]
     revision: int = 0
     is_torn: bool = False
+    is_correctable: bool = False
+    """True if the end of the log has to be corrected first; nothing else was looked at then."""
+    unreadable: int = -1
+    """The first frame of the log that cannot be read (0: its header), if there is one."""
 
 
 def open_store(directory: Path, take: Take) -> tuple[sqlite3.Connection, MarkFile]:
@@ -67,7 +77,7 @@ def open_store(directory: Path, take: Take) -> tuple[sqlite3.Connection, MarkFil
         mark = _establish(directory, mark)
     elif is_empty(directory):
         raise _missing_data(directory, mark)
-    content = verify(directory, mark, take)
+    content = _verify_and_correct(directory, mark, take)
     if content.damages:
         raise StoreDamaged(directory, content.damages)
     connection = connect(directory)
@@ -79,6 +89,23 @@ def open_store(directory: Path, take: Take) -> tuple[sqlite3.Connection, MarkFil
         connection.close()
         raise
     return connection, file
+
+
+def _verify_and_correct(directory: Path, mark: Mark, take: Take) -> Content:
+    """Verify a store; a last transaction in which single bytes are damaged is corrected."""
+    restore_log(directory)
+    content = verify(directory, mark, take)
+    if not content.is_correctable:
+        return content
+    number = content.unreadable
+    if not correct_log(directory, number, lambda: not verify(directory, mark, _ignore, is_corrected=True).damages):
+        return Content([Damage(LOG, f"frame {number} of the write-ahead log is damaged")])
+    _log.warning("corrected a damaged frame of the write-ahead log", file=LOG, frame=number)
+    return verify(directory, mark, take, is_corrected=True)
+
+
+def _ignore(position: int, key: str, length: int | None) -> None:
+    pass
 
 
 def _go_on(connection: sqlite3.Connection, file: MarkFile, content: Content) -> None:
@@ -132,15 +159,15 @@ def _establish(directory: Path, mark: Mark | None) -> Mark:
     return mark
 
 
-def verify(directory: Path, mark: Mark, take: Take) -> Content:
+def verify(directory: Path, mark: Mark, take: Take, *, is_corrected: bool = False) -> Content:
     """Read a whole store without changing it, and compare it with its mark."""
     try:
         with _reading(directory) as connection:
             readable = _readable_frames(connection, directory)
             tail = examine(directory, readable)
             # A log that SQLite reads in part makes the database look damaged in many places: say what is behind it.
-            if tail.damages:
-                return Content(tail.damages)
+            if tail.damages or (tail.is_correctable and not is_corrected):
+                return Content(tail.damages, is_correctable=tail.is_correctable, unreadable=tail.unreadable)
             return _verify_content(connection, directory, mark, tail, take)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError) and not _is_damage(error):

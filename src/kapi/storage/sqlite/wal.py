@@ -16,8 +16,10 @@ can read is:
 * a frame that cannot be read, and **after it** a commit frame that is followed by more frames: the transaction of that
   commit frame had been synced when the next one began. Damage. (A frame after the unreadable one is verified with the
   checksum that the frame before it has in its header.)
-* a frame that cannot be read and would be readable with one other byte: damage. A write that was interrupted leaves
-  whole sectors out, it does not change a byte;
+* frames that cannot be read in what may be the last transaction, each of which would be readable with one other byte:
+  damage to a transaction that may have been acknowledged, or (rarely) an interrupted one, if the sector that is missing
+  differs in one byte from what was there before. Either way the transaction is known: it is corrected
+  (`is_correctable`);
 * any other frame that cannot be read: a transaction that was being written when the power failed. Whether it had been
   acknowledged is then told by the mark (`mark.confirmed`). Power that fails within some milliseconds of an
   acknowledgement, before the mark is synced, together with more than one damaged byte in a frame of that very
@@ -85,6 +87,10 @@ class Tail(NamedTuple):
     damages: list[Damage]
     is_torn: bool = False
     """True if there is a transaction that was being written when the power failed."""
+    is_correctable: bool = False
+    """True if the last transaction cannot be read, and could be with other bytes in a few places (`fixes`)."""
+    unreadable: int = -1
+    """The first frame that cannot be read (0: the header), if there is one."""
 
 
 def checksum(order: str, data: bytes, sums: Sums) -> Sums:
@@ -112,9 +118,14 @@ def read_header(data: bytes) -> LogHeader | None:
 class Log:
     """The frames of a log file, read one at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self.content = path.read_bytes() if path.exists() else b""
-        self.header = read_header(self.content)
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.header = read_header(content)
+
+    @classmethod
+    def read(cls, path: Path) -> Log:
+        """The log in a file; an empty one if there is no file."""
+        return cls(path.read_bytes() if path.exists() else b"")
 
     @property
     def frame_bytes(self) -> int:
@@ -153,11 +164,11 @@ class Log:
 
 def examine(directory: Path, readable: int) -> Tail:
     """Examine what a log has after the first `readable` frames, which SQLite has read."""
-    log = Log(directory / LOG)
+    log = Log.read(directory / LOG)
     if log.header is None:
         if not any(log.content[HEADER_BYTES:]):
             return Tail([])  # Empty, or a header that was being written: it is synced before any frame is.
-        return Tail([Damage(LOG, "the header of the write-ahead log is not valid", offset=0)])
+        return Tail([Damage(LOG, "the header of the write-ahead log is not valid", offset=0)], unreadable=0)
     salts = log.header.salts
     rest = [number for number in range(readable + 1, log.count + 1) if log.salts_at(number) == salts]
     number, sums = readable + 1, log.sums_before(readable + 1)
@@ -169,10 +180,43 @@ def examine(directory: Path, readable: int) -> Tail:
         return Tail([])
     later = [other for other in rest if other >= number]
     frame = log.frame(number)
-    if _was_synced(log, frame, later) or corrections(log, number, sums):
+    if _was_synced(log, frame, later):
         text = f"frame {number} (page {frame.page}) of the write-ahead log is damaged"
-        return Tail([Damage(LOG, text, offset=frame.offset)])
-    return Tail([], is_torn=bool(later))
+        return Tail([Damage(LOG, text, offset=frame.offset)], unreadable=number)
+    is_correctable = next(fixes(log, number), None) is not None
+    return Tail([], is_torn=bool(later), is_correctable=is_correctable, unreadable=number)
+
+
+def header_fixes(log: Log) -> Iterator[dict[int, bytes]]:
+    """The ways to make the header of a log valid, and the first frame continue it, by changing one byte."""
+    found = log.content[:HEADER_BYTES]
+    for place in range(len(found)):
+        for byte in range(256):
+            data = found[:place] + bytes([byte]) + found[place + 1 :]
+            if byte != found[place] and (header := read_header(data)) is not None:
+                other = Log(data + log.content[HEADER_BYTES:])
+                if other.count and other.is_valid(other.frame(1), header.sums):
+                    yield {0: data}
+
+
+def fixes(log: Log, number: int) -> Iterator[dict[int, bytes]]:
+    """The ways to make a log readable from a frame to its last one: other bytes for some frames, by their numbers."""
+    assert log.header is not None
+    salts = log.header.salts
+    last = max((other for other in range(number, log.count + 1) if log.salts_at(other) == salts), default=number)
+    yield from _fixes(log, number, log.sums_before(number), last)
+
+
+def _fixes(log: Log, number: int, sums: Sums, last: int) -> Iterator[dict[int, bytes]]:
+    while number <= last and log.is_valid(frame := log.frame(number), sums):
+        number, sums = number + 1, frame.sums
+    if number > last:
+        yield {}
+        return
+    for data in corrections(log, number, sums):
+        after = struct.unpack(">II", data[16:FRAME_HEADER_BYTES])
+        for rest in _fixes(log, number + 1, (after[0], after[1]), last):
+            yield {number: data, **rest}
 
 
 def _was_synced(log: Log, bad: Frame, later: list[int]) -> bool:
@@ -194,8 +238,8 @@ def _was_synced(log: Log, bad: Frame, later: list[int]) -> bool:
 def corrections(log: Log, number: int, before: Sums) -> list[bytes]:
     """The frames that differ from an unreadable one in one byte and are readable.
 
-    There may be several: the checksum is the same for errors in the highest bytes of some words, and an error in the
-    last word looks like one in the checksum.
+    There may be many: an error in the highest bits of a word has the same checksum at every third place, and an error
+    in the last word looks like one in the checksum. Those in the header of the frame come first.
     """
     assert log.header is not None
     frame = log.frame(number)
@@ -204,9 +248,10 @@ def corrections(log: Log, number: int, before: Sums) -> list[bytes]:
         return [_packed(frame.data, log.header.salts, sums)] if _differing(frame.salts, log.header.salts) == 1 else []
     if frame.salts != log.header.salts:
         return []
-    found = [
-        _packed(data, frame.salts, frame.sums) for data in _correct_data(log.header.order, frame.data, sums, frame.sums)
-    ]
+    data = sorted(
+        _correct_data(log.header.order, frame.data, sums, frame.sums), key=lambda data: data[:8] == frame.data[:8]
+    )
+    found = [_packed(one, frame.salts, frame.sums) for one in data]
     if _differing(struct.pack(">II", *sums), struct.pack(">II", *frame.sums)) == 1:
         found.append(_packed(frame.data, frame.salts, sums))
     return found
