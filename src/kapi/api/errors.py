@@ -10,7 +10,8 @@ classes for the answers it reads, so one `except Conflict` works on both sides o
     ├── NotFound 404                ├── RequestEntityTooLarge 413  ├── ServerTimeout 500
     ├── MethodNotAllowed 405        ├── UnsupportedMediaType 415   ├── NotImplemented501 501
     ├── NotAcceptable 406           ├── Invalid 422                ├── ServiceUnavailable 503
-    └── PageNotFound 404 (text)                                    └── Timeout 504
+    ├── RequestTimeout 408                                         ├── Timeout 504
+    └── PageNotFound 404 (text)
 """
 
 from __future__ import annotations
@@ -150,6 +151,13 @@ class NotAcceptable(ApiError):
 
     code = 406
     reason = "NotAcceptable"
+
+
+class RequestTimeout(ApiError):
+    """408: the client did not send its request in time."""
+
+    code = 408
+    reason = "Timeout"
 
 
 class Conflict(ApiError):

@@ -1,6 +1,8 @@
 """The stages of a request, top to bottom. Read this first.
 
-    recover → request info → deadline → authentication → audit → authorization → router → handler
+    recover → request info → deadline → authentication → audit → authorization → router → body → handler
+
+A long body is read only after the client was authorized to send it; the others are whole when they come here.
 
 Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors
 become responses. Impersonation and flow control have their places between audit and authorization.
@@ -140,6 +142,8 @@ class Pipeline:
                 annotate(decision, context.audit_annotations)
             # Routing and handling.
             endpoint = self._router.route(context)
+            if request.arrival is not None:
+                await request.arrival.wait(context.user)
             if seconds is None and context.resource is not None and context.resource.needs_webhook:
                 deadline.reschedule(asyncio.get_running_loop().time() + DEFAULT_DEADLINE)
             return await endpoint(context)

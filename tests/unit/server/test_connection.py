@@ -11,6 +11,8 @@ import msgspec
 import pytest
 import uvloop
 
+from kapi.api.errors import ApiError
+from kapi.api.user import ANONYMOUS
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Response, StreamResponse
@@ -85,6 +87,11 @@ async def connected(server, tls=None):
 
 
 async def echo(request):
+    if request.arrival is not None:
+        try:
+            await request.arrival.wait(ANONYMOUS)
+        except ApiError as error:
+            return Response(error.code, [("Content-Type", "application/json")], msgspec.json.encode(error.status()))
     said = {"method": request.method, "path": request.path, "query": request.query, "body": request.body.decode()}
     said |= {"oversized": request.oversized, "x": request.headers.get("x")}
     return Response(200, [("Content-Type", "application/json")], msgspec.json.encode(said))

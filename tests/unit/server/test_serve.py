@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from certificates import new_authority
+from kapi.api.user import ANONYMOUS
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Response, StreamResponse
@@ -31,6 +32,8 @@ def run(request):
 
 
 async def hello(request):
+    if request.arrival is not None:
+        await request.arrival.wait(ANONYMOUS)
     return Response(200, [], request.peer.address.encode())
 
 

@@ -12,17 +12,21 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from kapi.api.errors import BadRequest
 from kapi.base.tls import client_certificates
 from kapi.server.transport import wire
+from kapi.server.transport.arrival import Arrival
 from kapi.server.transport.deadline import Deadline
 from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestReader
 from kapi.server.transport.limits import KIB
+from kapi.server.transport.memory import REQUEST, peer_name
 from kapi.server.transport.message import Peer, Response, StreamResponse
 
 if TYPE_CHECKING:
+    from kapi.api.user import User
     from kapi.server.transport.framing import Incoming
     from kapi.server.transport.limits import Limits
-    from kapi.server.transport.memory import MemoryAccount
+    from kapi.server.transport.memory import Hold, MemoryAccount
     from kapi.server.transport.message import Handler, Request
 
 log = logging.getLogger(__name__)
@@ -79,13 +83,17 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_arrival",
         "_closing",
         "_deadline",
         "_eof",
         "_full",
+        "_handled",
+        "_hold",
         "_loop",
         "_lost",
         "_owner",
+        "_payer",
         "_phase",
         "_phase_since",
         "_reader",
@@ -112,6 +120,11 @@ class Connection(asyncio.Protocol):
         self._phase = (0, IDLE)
         """Which request we wait for, and which part of it; the deadline is counted from the start of this."""
         self._phase_since = 0.0
+        self._arrival: Arrival | None = None
+        """The arrival of the last request that was handed over before it was whole."""
+        self._handled: Request | None = None
+        self._hold: Hold | None = None
+        """What the account holds against this connection for its requests; None while that is next to nothing."""
         self._surplus = 0
         """Bytes that came when no request was wanted."""
         self._full = False
@@ -132,6 +145,7 @@ class Connection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         certificates = client_certificates(tls) if tls is not None else ()
         peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificates)
+        self._payer = peer_name(None, peer.address)
         self._reader = RequestReader(peer, self._owner.limits)
         if not self._owner.admit(self):
             self._reader.refuse(Refusal(503, "the server takes no more connections", "ServiceUnavailable"))
@@ -144,6 +158,8 @@ class Connection(asyncio.Protocol):
         if reader.ended or self._stream is not None:
             self._count_surplus(len(data))
         reader.feed(data)
+        if reader.state != IDLE or reader.body_size > self._owner.limits.free:
+            self._keep()
         if reader.held and self._reading and self._stream is None:
             self._reading = False
             self._transport.pause_reading()
@@ -156,6 +172,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The peer will send no more. It may still read the answer it waits for, but nothing is streamed to it."""
         self._eof = True
+        self._abandon_body()
         if self._stream is not None:
             self._stream.end()
             return False
@@ -166,6 +183,7 @@ class Connection(asyncio.Protocol):
         """The peer is gone."""
         self._lost = True
         self._deadline.cancel()
+        self._abandon_body()
         self.resume_writing()
         self._wake()
         if self._stream is not None:
@@ -204,13 +222,13 @@ class Connection(asyncio.Protocol):
         usable = True
         while usable and (queue or await self._request_arrives()):
             item = queue.popleft()
-            if not self._reading:
-                self._read_on()
             if isinstance(item, Refusal):
                 body = item.body()
                 self._transport.write(wire.head(item.code, wire.JSON, len(body), close=True) + body)
                 self._finish(midway=True)
                 return
+            if not self._reading:
+                self._read_on()
             usable = await self._answer(item)
         self._finish(midway=self._reader.state != IDLE)
 
@@ -231,12 +249,18 @@ class Connection(asyncio.Protocol):
         """Have one request answered; returns whether the connection can be used again."""
         request, usable, modern = item
         owner = self._owner
+        self._handled = request
         try:
             response = await owner.handler(request)
         except Exception:
             log.exception("handling %s %s failed", request.method, request.path)
             response = wire.failure()
             usable = False
+        self._handled = None
+        if self._hold is not None:
+            self._charge()
+        if request.arrival is not None:
+            usable = usable and request.arrival.is_whole and not request.oversized
         try:
             if self._gone():
                 return False
@@ -260,16 +284,26 @@ class Connection(asyncio.Protocol):
         `midway` says that the peer may still be sending. Closing right away would reset the connection and could take
         the answer with it, so we go on reading for a moment.
         """
-        self._closing = self._reader.ended = True
+        self._closing = True
+        self._reader.stop()
+        if self._hold is not None:
+            self._hold.release()
         if self._gone():
             return
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
         limits = self._owner.limits
         if not midway:
             self._transport.close()
             self._deadline.set(self._loop.time() + limits.write_timeout)
             return
         if not self._tls:
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except OSError:  # The peer has reset the connection, and the loop has not told us yet.
+                self._transport.abort()
+                return
         self._deadline.set(self._loop.time() + limits.linger)
 
     def _gone(self) -> bool:
@@ -292,6 +326,8 @@ class Connection(asyncio.Protocol):
         reference counting has to free them.
         """
         self._owner.forget(self)
+        if self._hold is not None:
+            self._hold.release()
         self._reader.close()
         self._deadline.close()
         del self._transport
@@ -306,19 +342,90 @@ class Connection(asyncio.Protocol):
         if phase != self._phase or not self._phase_since:
             self._phase = phase
             self._phase_since = self._loop.time()
-            if reader.continue_due:
-                reader.continue_due = False
-                self._transport.write(wire.CONTINUE)
         if reader.state == BODY:
-            allowed = limits.body_timeout + reader.body_size / limits.body_rate
+            whole = self._phase_since + limits.body_timeout + reader.body_size / limits.body_rate
+            self._deadline.set(min(whole, self._loop.time() + limits.body_stall))
         else:
             allowed = limits.head_timeout if reader.state == HEAD else limits.idle_timeout
-        self._deadline.set(self._phase_since + allowed)
+            self._deadline.set(self._phase_since + allowed)
+
+    def _keep(self) -> None:
+        """Account for a request that is not whole, or large; one with a long body is handed over before it is whole."""
+        reader = self._reader
+        if reader.early and reader.state == BODY:
+            self._arrival = Arrival(self)
+            reader.hand_over(self._arrival)
+            # It is read on when the handler wants the body. What follows a stream is bounded, and read to see its end.
+            if self._reading and self._stream is None:
+                self._reading = False
+                self._transport.pause_reading()
+        self._charge()
+        if self._arrival is not None and self._arrival.is_awaited and not self._reader.ended:
+            self._await_rest()
+
+    def receive_body(self, user: User) -> None:
+        """Read the body of the request that is being handled, on the account of this user."""
+        reader, memory = self._reader, self._owner.memory
+        assert self._handled is not None
+        payer = peer_name(user, self._handled.peer.address)
+        if payer != self._payer:
+            self._payer = payer
+            if self._hold is not None:
+                self._hold.release()
+        memory.check(payer, max(int(self._handled.headers.get("content-length", 0)) - reader.body_size, 0))
+        if reader.continue_due:
+            reader.continue_due = False
+            self._transport.write(wire.CONTINUE)
+        self._phase_since = 0.0
+        self._read_on()
+        self._charge()
+        if reader.state == BODY and not reader.ended:
+            self._await_rest()
+
+    def body_received(self) -> None:
+        """The handler no longer waits for a body."""
+        self._deadline.at = inf
+
+    def _charge(self) -> None:
+        """Charge the account with what this connection keeps of requests."""
+        reader, handled = self._reader, self._handled
+        size = reader.unfinished_size + (len(handled.body) if handled is not None else 0)
+        for item in reader.queue:
+            if not isinstance(item, Refusal):
+                size += len(item[0].body)
+        hold = self._hold
+        if size <= self._owner.limits.free:
+            if hold is not None:
+                hold.release()
+                self._hold = None
+            return
+        if hold is None or not hold.is_open:
+            hold = self._hold = self._owner.memory.open(REQUEST, self._payer, self._refuse_slow)
+        if reader.state == IDLE or not self._reading:
+            hold.pin()
+        else:
+            hold.unpin()
+        hold.resize(size, progressed=True)
+
+    def _refuse_slow(self, _reason: str) -> None:
+        """The memory account wants the bytes back: end the request that is not whole yet."""
+        self._hold = None
+        if self._reader.state != IDLE:
+            self._reader.refuse(
+                Refusal(408, "the request arrived too slowly: the server holds too many unfinished requests", "Timeout")
+            )
+            self._wake()
+
+    def _abandon_body(self) -> None:
+        """The peer will not send the rest of a body."""
+        if self._arrival is not None:
+            self._arrival.fail(BadRequest("the connection ended before the request was whole"))
 
     def _read_on(self) -> None:
         """Parse what was held back, and resume reading if the queue has space for more."""
         self._reader.resume()
-        if not self._reader.held or self._stream is not None:
+        unwanted = self._arrival is not None and self._arrival.is_unwanted
+        if self._stream is not None or not (self._reader.held or unwanted):
             self._reading = True
             self._transport.resume_reading()
 
@@ -342,12 +449,12 @@ class Connection(asyncio.Protocol):
         if self._closing and not self._transport.is_closing():
             self._transport.close()
             self._deadline.set(self._loop.time() + self._owner.limits.write_timeout)
-        elif self._waiter is None:
-            self._transport.abort()
-        else:
+        elif self._waiter is not None or (self._arrival is not None and self._arrival.is_awaited):
             if self._reader.state != IDLE:
                 self._reader.refuse(Refusal(408, "the request did not arrive in time", "Timeout"))
             self._wake()
+        else:
+            self._transport.abort()
 
     # Writing.
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import httptools
 import msgspec
 
-from kapi.api.errors import BadRequest
+from kapi.api.errors import BadRequest, RequestTimeout
 from kapi.server.transport.message import Request
 
 if TYPE_CHECKING:
+    from kapi.api.errors import ApiError
+    from kapi.server.transport.arrival import Arrival
     from kapi.server.transport.limits import Limits
     from kapi.server.transport.message import Peer
 
@@ -51,6 +53,10 @@ class Refusal(Exception):
         self.message = message
         self.reason = reason
 
+    def error(self) -> ApiError:
+        """Return the same as an error of the API, for a request that the handler has already."""
+        return RequestTimeout(self.message) if self.code == RequestTimeout.code else BadRequest(self.message)
+
     def body(self) -> bytes:
         """The Status that says why."""
         status: dict[str, Any] = BadRequest(self.message).status()
@@ -70,6 +76,9 @@ class RequestReader:
 
     At most `limits.pipeline` requests (and what one slice adds) wait in `queue`; further input is kept in `held`
     until `resume` is called.
+
+    A request whose body will be long (`early`) can be queued before the body is whole, by `hand_over`. Its `arrival`
+    is told how that ends.
     """
 
     __slots__ = (
@@ -89,6 +98,7 @@ class RequestReader:
         "begun",
         "body_size",
         "continue_due",
+        "early",
         "ended",
         "held",
         "queue",
@@ -107,6 +117,8 @@ class RequestReader:
         """Bytes of the present body that have arrived."""
         self.continue_due = False
         """The peer waits for `100 Continue` before it sends the body."""
+        self.early = False
+        """The present request should be authenticated before more of its body is read; see `hand_over`."""
         self.ended = False
         self.held = b""
         self._target = b""
@@ -139,19 +151,41 @@ class RequestReader:
             at += _SLICE
         self.held = b"" if self.ended else bytes(view[at:])
 
+    @property
+    def unfinished_size(self) -> int:
+        """Bytes kept of the request that is not whole yet, and of what waits behind it."""
+        return len(self._body) + len(self.held) + (self._head_raw if self.state == HEAD else 0)
+
+    def hand_over(self, arrival: Arrival) -> None:
+        """Queue the present request, of which the headers are whole and the body is not."""
+        assert self._current is not None
+        self.early = False
+        self._current[0].arrival = arrival
+        self.queue.append(self._current)
+
+    def stop(self) -> None:
+        """Read no more, and drop what is not whole."""
+        self.ended = True
+        self.continue_due = self.early = False
+        self.held = self._body = b""
+
     def close(self) -> None:
         """Read no more, and break the reference cycle with the parser."""
-        self.ended = True
+        self.stop()
         self.queue.clear()
-        self.held = b""
         del self._parser
 
     def refuse(self, refusal: Refusal) -> None:
-        """End the input with an answer of our own, behind the requests that wait."""
-        self.ended = True
-        self.continue_due = False
-        self.held = b""
-        self.queue.append(refusal)
+        """End the input with an answer of our own, behind the requests that wait.
+
+        A request that was handed over is answered by its handler, which learns of the refusal from the arrival.
+        """
+        self.stop()
+        arrival = self._current[0].arrival if self._current is not None else None
+        if arrival is not None:
+            arrival.fail(refusal.error())
+        else:
+            self.queue.append(refusal)
 
     def _parse(self, data: bytes | memoryview) -> None:
         begun = self.begun if self.state == BODY else -1
@@ -261,6 +295,7 @@ class RequestReader:
         self._current = (request, modern and self._parser.should_keep_alive(), modern)
         self.state = BODY
         self._body = b""
+        self.early = False
         self.body_size = self._chunks = self._raw = 0
         if "transfer-encoding" in headers or "content-length" in headers or "expect" in headers:
             self._prepare_body(request, modern=modern)
@@ -278,6 +313,7 @@ class RequestReader:
             if expect.lower() != "100-continue":
                 raise Refusal(417, "the only expectation understood is 100-continue", "")
             self.continue_due = coding is not None or length > 0
+        self.early = coding is not None or length > self._limits.free or self.continue_due
         self._postponed = "upgrade" in headers and self._parser.should_upgrade() and (coding is not None or length > 0)
 
     def on_chunk_header(self) -> None:
@@ -309,10 +345,18 @@ class RequestReader:
             request.body = bytes(self._body)
             self._body = b""
         self.state = IDLE
-        self.continue_due = False
+        self.continue_due = self.early = False
         if not reusable:
             self.ended = True
-        self.queue.append(current)
+        self._complete(current)
+
+    def _complete(self, current: Incoming) -> None:
+        """Queue a request of which all was read; one that was handed over has its place already."""
+        arrival = current[0].arrival
+        if arrival is None:
+            self.queue.append(current)
+        else:
+            arrival.finish()
 
     def _give_up_body(self) -> NoReturn:
         """The body is too long: hand the request on without it, and read no more."""
@@ -320,9 +364,10 @@ class RequestReader:
         request, _, modern = self._current
         request.oversized = True
         self._body = b""
+        self._current = None
         self.ended = True
-        self.continue_due = False
-        self.queue.append((request, False, modern))
+        self.continue_due = self.early = False
+        self._complete((request, False, modern))
         raise _Stop
 
 

@@ -36,6 +36,9 @@ class Limits:
     connections: int = 10_000
     """Open connections of one server; one more is answered 503 and closed."""
 
+    free: int = 8 * KIB
+    """Bytes of requests that a connection may hold without being charged, authenticated or not. Most requests fit, so
+    they pay for no account; all connections together hold less than a sixth of `held` this way."""
     held: int = 512 * MIB
     """Bytes held for all peers together: bodies that arrive, responses and events not taken. Beyond, the slowest is
     closed. It is what slow peers can add to the memory of the process."""
@@ -49,6 +52,8 @@ class Limits:
     """For the whole body, plus what `body_rate` allows for the bytes that have arrived."""
     body_rate: float = 16.0 * KIB
     """Bytes a second that a long body must keep up in the long run."""
+    body_stall: float = 20.0
+    """Between two reads of a body: a client that is alive sends something, however slow its network is."""
     idle_timeout: float = 120.0
     """Between requests, and before the first one."""
     write_timeout: float = 60.0

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Sequence
 
+    from kapi.server.transport.arrival import Arrival
+
 log = logging.getLogger(__name__)
 
 
@@ -38,13 +40,16 @@ class Peer:
 
 
 class Request:
-    """One request, whole. Header names are lower case; repeated headers are joined with `, `.
+    """One request. Header names are lower case; repeated headers are joined with `, `.
 
     `path` and `query` are as sent, not percent-decoded. `oversized` says that the body went over the limit and was
     not kept; the handler that needs the body answers 413.
+
+    A request with a long body is handed to the handler once its headers are whole. Its body is read after
+    `await request.arrival.wait(user)`, so that a client that may not send it does not make the server keep it.
     """
 
-    __slots__ = ("body", "headers", "method", "oversized", "path", "peer", "query")
+    __slots__ = ("arrival", "body", "headers", "method", "oversized", "path", "peer", "query")
 
     def __init__(
         self,
@@ -64,6 +69,8 @@ class Request:
         self.body = body
         self.peer = peer or Peer("in-process")
         self.oversized = oversized
+        self.arrival: Arrival | None = None
+        """Set while, or if, the body arrives after the handler was called."""
 
 
 class Response:
