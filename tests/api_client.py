@@ -188,6 +188,7 @@ class Api:
         service_cidrs=("10.0.0.0/24",),
         auditor=None,
         authorities=None,
+        tokens=None,
     ):
         self.storage = storage or MemoryStorage()
         self.clock = clock or LoopClock()
@@ -201,7 +202,9 @@ class Api:
             catalog=self.catalog,
             clock=self.clock,
             authenticator=Authenticator(
-                TokenSources(AUDIENCES, StaticTokens({TOKEN: User("alice", ("devs",), "u-1")}, AUDIENCES)),
+                TokenSources(
+                    AUDIENCES, StaticTokens({TOKEN: User("alice", ("devs",), "u-1"), **(tokens or {})}, AUDIENCES)
+                ),
                 ClientCertificates(authorities),
             ),
             authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(self.policy), PublicPaths()),

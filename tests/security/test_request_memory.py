@@ -10,9 +10,6 @@ import uvloop
 from api_client import CM, Api
 from kapi.api.errors import ApiError
 from kapi.api.user import User
-from kapi.server.authn.authenticator import Authenticator
-from kapi.server.authn.certificate import ConnectionAuthenticator
-from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.transport.limits import KIB, Limits
 from kapi.server.transport.memory import OVER_PEER_BUDGET, OVER_TOTAL_BUDGET, REQUEST, MemoryAccount
 from kapi.server.transport.message import Response
@@ -38,8 +35,7 @@ def run(request):
 @contextlib.asynccontextmanager
 async def serving(**limits):
     """A whole server on a plain socket; gives its Server."""
-    api = Api()
-    api.services.authenticator = Authenticator(TokenSources(StaticTokens(USERS)), ConnectionAuthenticator())
+    api = Api(tokens=USERS)
     api.services.memory = MemoryAccount(Limits(**limits))
     await api.start()
     server = Server(api.pipeline, host="127.0.0.1", limits=Limits(**limits), memory=api.services.memory)
