@@ -10,14 +10,19 @@ import inspect
 import json
 from urllib.parse import urlencode
 
+from kapi.api.errors import Unauthorized
 from kapi.api.user import User
+from kapi.base.jwt import KeySet, SigningKey
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.authenticator import Authenticator
+from kapi.server.authn.bootstraptokens import BootstrapTokens
 from kapi.server.authn.certificate import ClientCertificates
+from kapi.server.authn.serviceaccounts import ServiceAccountTokens
+from kapi.server.authn.tokenissuer import TokenIssuer
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.rbac.authorizer import RbacAuthorizer
@@ -189,6 +194,7 @@ class Api:
         auditor=None,
         authorities=None,
         tokens=None,
+        key_file=None,
     ):
         self.storage = storage or MemoryStorage()
         self.clock = clock or LoopClock()
@@ -198,15 +204,20 @@ class Api:
         self.health = Health()
         self.health.add(STORE, lambda: None)
         self.metrics = Metrics()
+        users = {TOKEN: User("alice", ("devs",), "u-1"), **(tokens or {})}
+        sources = [StaticTokens(users, AUDIENCES)]
+        issuer = None
+        if key_file is not None:
+            key = SigningKey(key_file)
+            keys = KeySet([key.public])
+            issuer = TokenIssuer(key, keys, AUDIENCES[0], AUDIENCES)
+            sources.append(ServiceAccountTokens(keys, self.catalog, AUDIENCES, AUDIENCES, self.clock))
+            sources.append(BootstrapTokens(self.catalog, AUDIENCES, self.clock))
         self.services = Services(
             catalog=self.catalog,
             clock=self.clock,
-            authenticator=Authenticator(
-                TokenSources(
-                    AUDIENCES, StaticTokens({TOKEN: User("alice", ("devs",), "u-1"), **(tokens or {})}, AUDIENCES)
-                ),
-                ClientCertificates(authorities),
-            ),
+            authenticator=Authenticator(TokenSources(AUDIENCES, *sources), ClientCertificates(authorities)),
+            token_issuer=issuer,
             authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(self.policy), PublicPaths()),
             admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
             health=self.health,
@@ -287,6 +298,17 @@ class Api:
         response = await self.pipeline(request)
         whole = response.body if isinstance(response.body, bytes) else b"".join(response.body)
         return Answer(response.status, response.headers, whole)
+
+
+async def user_of_token(api, token):
+    """The UserInfo of a request with a bearer token, None for 401."""
+    request = Request("GET", "/", headers={"authorization": f"Bearer {token}"}, peer=Peer("192.0.2.1"))
+    authenticator = api.services.authenticator
+    try:
+        user = authenticator.identify(request) or await authenticator.authenticate(request)
+    except Unauthorized:
+        return None
+    return user.info()
 
 
 @contextlib.asynccontextmanager

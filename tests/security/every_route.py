@@ -15,7 +15,7 @@ OTHER_NAMES = {
 """Kinds whose names are not free."""
 PATCHES = (MERGE, STRATEGIC, JSON_PATCH)
 NOT_SERVED = {"attach", "exec", "log", "portforward", "proxy", "token"}
-"""Sub-resources that are answered 501: there is no node behind this control plane, and nothing signs tokens."""
+"""Sub-resources that are answered 501: there is no node behind a control plane, and tests have no key of tokens."""
 
 CATALOG = Catalog(MemoryStorage(), None)
 RESOURCES = list(CATALOG)

@@ -5,6 +5,7 @@ CVE-2019-11250 and CVE-2020-8565: tokens were written to verbose logs. CVE-2019-
 
 import asyncio
 import base64
+import json
 import stat
 
 import pytest
@@ -52,22 +53,44 @@ async def _handle_secrets(server):
         reply = await line.request(method, path, body, content_type)
         seen.append((method, path, reply.status))
     line.close()
-    for header in (f"Bearer {CANARY}-token", f"Basic {ENCODED}", f"Bearer {server.token}x", CANARY):
+    issued = await _issued_token(server)
+    for header, status in (
+        (f"Bearer {CANARY}-token", 401),
+        (f"Basic {ENCODED}", 403),
+        (f"Bearer {server.token}x", 401),
+        (CANARY, 403),
+        (f"Bearer {issued}", 403),
+        (f"Bearer {issued[:-4]}AAAA", 401),
+    ):
         stranger = await Line.open(server, token="")
         reply = await stranger.request("GET", "/api/v1/secrets", headers={"Authorization": header, "Cookie": CANARY})
-        assert reply.status == 401, reply
+        assert reply.status == status, reply
         assert CANARY.encode() not in reply.body
         stranger.close()
     line = await Line.open(server)
     metrics = (await line.request("GET", "/metrics")).body.decode()
     line.close()
-    return seen, metrics
+    return seen, metrics, issued
+
+
+async def _issued_token(server):
+    """A token of the service account `default`, reviewed once as it is and once with another audience."""
+    line = await Line.open(server)
+    reply = await line.request(
+        "POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {}, "application/json"
+    )
+    token = json.loads(reply.body)["status"]["token"]
+    for audiences in ([], ["elsewhere"]):
+        review = {"spec": {"token": token, "audiences": audiences}}
+        await line.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review, "application/json")
+    line.close()
+    return token
 
 
 @pytest.mark.slow
 def test_cve_2019_11250_and_2020_8565_no_secret_reaches_logs_or_metrics(tmp_path):
     with LiveServer(tmp_path / "data", "--log-level", "debug") as server:
-        seen, metrics = asyncio.run(_handle_secrets(server))
+        seen, metrics, issued = asyncio.run(_handle_secrets(server))
         server.terminate()
         assert server.wait() == 0
     statuses = {status for _, _, status in seen}
@@ -76,6 +99,7 @@ def test_cve_2019_11250_and_2020_8565_no_secret_reaches_logs_or_metrics(tmp_path
         assert CANARY not in place
         assert ENCODED not in place
         assert server.token not in place
+        assert issued.split(".")[1] not in place
     assert "apiserver_request_total" in metrics
 
 

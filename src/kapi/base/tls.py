@@ -228,19 +228,21 @@ def write_private(path: Path, data: bytes) -> None:
     _write_file(path, data, 0o600)
 
 
-def ensure_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key in a file (PEM), made when there is none; `ValueError` when what is there is no such key."""
-    from cryptography.hazmat.primitives.asymmetric import ec
+def ensure_private_key(path: Path) -> AuthorityKey:
+    """Return the key in a file (PEM), made when there is none; `ValueError` when what is there is no such key."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     if not path.exists():
         _write_key(path, _new_key())
+    data = path.read_bytes()
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        # OpenSSL writes the parameters of a curve in front of the key, which has them, too.
+        key = load_pem_private_key(data[max(data.rfind(b"-----BEGIN"), 0) :], password=None)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no key that can be read: {error}") from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-        raise ValueError(f"{path} holds no P-256 key")
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise ValueError(f"{path} is neither an RSA key nor an elliptic curve key")  # noqa: TRY004 (a file, not a type)
     return key
 
 

@@ -208,7 +208,7 @@ class ControlPlane:
             authority=credentials.server_authorities(),
             address=self.options.public_host,
             port=self._server.port if self._server is not None else 0,
-            account_key=credentials.account_key,
+            account_key=self.options.authentication.service_account_signing_key_file or credentials.account_key,
         )
         controllers = ControllerSet(
             pipeline,
@@ -243,6 +243,7 @@ class ControlPlane:
             catalog=catalog,
             clock=self.clock,
             authenticator=authentication.authenticator,
+            token_issuer=authentication.token_issuer,
             authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(policy), PublicPaths()),
             admission=Admission([lifecycle, InUseProtection()], []),
             health=self.health,

@@ -6,15 +6,17 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from kapi.api.user import User
-from kapi.base.jwt import SigningKey
+from kapi.base.jwt import KeySet, SigningKey, read_public_keys
 from kapi.base.tls import server_context, trust_clients_of
 from kapi.base.trust import Authorities
-from kapi.controlplane.authenticationoptions import DEFAULT_ISSUER
 from kapi.controlplane.bootstrap import ADMIN, MASTERS
 from kapi.controlplane.options import OptionError
-from kapi.server.authn.authenticator import Authenticator
+from kapi.server.authn.authenticator import Anonymous, Authenticator
+from kapi.server.authn.bootstraptokens import BootstrapTokens
 from kapi.server.authn.certificate import ClientCertificates
 from kapi.server.authn.serviceaccounts import ServiceAccountTokens
+from kapi.server.authn.tokenfile import read_token_file
+from kapi.server.authn.tokenissuer import TokenIssuer
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.base.clock import Clock
+    from kapi.base.jwt import VerificationKey
     from kapi.controlplane.authenticationoptions import AuthenticationOptions
     from kapi.controlplane.bootstrap import Credentials
     from kapi.controlplane.filewatch import FileWatch
@@ -37,16 +40,34 @@ class Authentication:
     ) -> None:
         self._options = options
         self._credentials = credentials
+        self._signing_key = SigningKey(options.service_account_signing_key_file or credentials.account_key)
         with _refusing("--client-ca-file", options.client_ca_file):
             self._clients = ClientCertificates(self._read_authorities(), clock)
-        audiences = (DEFAULT_ISSUER,)
+        keys = self._account_keys()
+        audiences = options.audiences
+        self._token_file: StaticTokens | None = None
+        if options.token_auth_file is not None:
+            with _refusing("--token-auth-file", options.token_auth_file):
+                self._token_file = StaticTokens(read_token_file(options.token_auth_file), audiences)
+        self.token_issuer = TokenIssuer(
+            self._signing_key,
+            keys,
+            options.issuers[0],
+            audiences,
+            maximum=options.service_account_max_token_expiration,
+            extend=options.service_account_extend_token_expiration,
+            keys_url=options.service_account_jwks_uri,
+        )
         self.authenticator = Authenticator(
             TokenSources(
                 audiences,
                 StaticTokens({credentials.token: User(ADMIN, (MASTERS,))}, audiences),
-                ServiceAccountTokens(SigningKey(credentials.account_key), lookup, audiences),
+                *([self._token_file] if self._token_file is not None else []),
+                ServiceAccountTokens(keys, lookup, options.issuers, audiences, clock),
+                *([BootstrapTokens(lookup, audiences, clock)] if options.enable_bootstrap_token_auth else []),
             ),
             self._clients,
+            anonymous=Anonymous(enabled=options.anonymous_auth is not False),
         )
 
     @property
@@ -65,6 +86,10 @@ class Authentication:
         files.add("serving-certificate", (server.certificate, server.key), lambda: self._reload_serving(tls))
         files.add("client-ca", self._authority_files(), lambda: self._reload_authorities(tls))
 
+        tokens, path = self._token_file, self._options.token_auth_file
+        if tokens is not None and path is not None:
+            files.add("token-auth-file", (path,), lambda: tokens.replace(read_token_file(path)))
+
     def _reload_serving(self, tls: ssl.SSLContext) -> None:
         server = self._credentials.server
         # Tried with another context first: one that has read half of a pair can serve nothing.
@@ -74,6 +99,19 @@ class Authentication:
     def _reload_authorities(self, tls: ssl.SSLContext) -> None:
         self._clients.authorities = self._read_authorities()
         trust_clients_of(tls, self._authority_files())
+
+    def _account_keys(self) -> KeySet:
+        """Return the keys that verify service account tokens: those of files, and the one that signs."""
+        path = self._options.service_account_signing_key_file
+        with _refusing("--service-account-signing-key-file", path):
+            if path is not None:
+                path.read_bytes()
+            own = self._signing_key.public
+        keys: dict[str, VerificationKey] = {}
+        for path in self._options.service_account_key_file:
+            with _refusing("--service-account-key-file", path):
+                keys |= {key.id: key for key in read_public_keys(path)}
+        return KeySet((keys | {own.id: keys.get(own.id, own)}).values())
 
     def _authority_files(self) -> tuple[Path, ...]:
         given = self._options.client_ca_file

@@ -17,3 +17,34 @@ class AuthenticationOptions:
 
     client_ca_file: Path | None = None
     """Authorities of client certificates. The server's own, which issued the admin's certificate, is one always."""
+
+    token_auth_file: Path | None = None
+    """A file of tokens: token, user name, uid and groups, separated by commas."""
+    enable_bootstrap_token_auth: bool = True
+    """True if Secrets of type bootstrap.kubernetes.io/token in kube-system are tokens."""
+    anonymous_auth: bool | None = None
+    """False if requests without credentials are refused; None: nothing was said, and they are allowed."""
+    service_account_issuer: tuple[str, ...] = ()
+    """The issuers of service account tokens that are accepted; the first one is that of new tokens."""
+    service_account_signing_key_file: Path | None = None
+    """The private key that signs service account tokens; None: one in the data folder."""
+    service_account_key_file: tuple[Path, ...] = ()
+    """Further keys that verify service account tokens."""
+    service_account_max_token_expiration: int = 0
+    """The longest life of a service account token in seconds; 0 for no limit."""
+    service_account_extend_token_expiration: bool = True
+    """True if tokens that admission injects into pods are valid for a year."""
+    service_account_jwks_uri: str = ""
+    """The address of the keys in the discovery document; empty for this server's."""
+    api_audiences: tuple[str, ...] = ()
+    """The audiences of this server; none: the issuers."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The issuers of service account tokens."""
+        return self.service_account_issuer or (DEFAULT_ISSUER,)
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        """The audiences of this server."""
+        return self.api_audiences or self.issuers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kapi.server.handlers import componentstatuses as virtual
 from kapi.server.handlers import delete as deleting
 from kapi.server.handlers import patch as patching
-from kapi.server.handlers import pods, reviews, subresources
+from kapi.server.handlers import pods, reviews, subresources, tokenrequests
 from kapi.server.handlers import read as reading
 from kapi.server.handlers import watch as watching
 from kapi.server.handlers import write as writing
@@ -59,7 +59,7 @@ def router(services: Services) -> Router:
             },
             "binding": {"create": pods.create_binding},
             "eviction": {"create": pods.create_eviction},
-            "token": {"create": subresources.no_tokens},
+            "token": {"create": tokenrequests.create_token},
             **dict.fromkeys(("attach", "exec", "portforward", "proxy"), _CONNECT),
             "log": {"get": subresources.no_kubelet},
         },

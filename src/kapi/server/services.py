@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kapi.server.admission.chain import Admission
     from kapi.server.audit.auditor import Auditor
     from kapi.server.authn.authenticator import Authenticator
+    from kapi.server.authn.tokenissuer import TokenIssuer
     from kapi.server.authz.authorizer import Authorizer
     from kapi.server.pages.health import Health
     from kapi.server.pages.metrics import Metrics
@@ -33,5 +34,7 @@ class Services:
     """The bytes held for peers; the same account as that of the transport."""
     auditor: Auditor | None = None
     """The audit stage; None if nothing is recorded."""
+    token_issuer: TokenIssuer | None = None
+    """The issuer of service account tokens; None if none are issued."""
     address: str = ""
     """The host:port at which clients reach this server, as discovery reports it."""

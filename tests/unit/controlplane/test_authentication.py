@@ -4,10 +4,14 @@ import asyncio
 import json
 import ssl
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certificates import DAY, new_authority
+from kapi.base.jwt import SigningKey
 from kapi.base.tls import Authority, KeyPair, client_context
 from kapi.controlplane.assemble import ControlPlane
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
@@ -186,3 +190,103 @@ def test_start_is_refused_with_a_server_certificate_that_cannot_be_used(tmp_path
     files.key.unlink()
     with pytest.raises(BootstrapError, match=r"server\.key: No such file"):
         run_plane(options(tmp_path, serving_files=files), no_check)
+
+
+def bearer(token):
+    return [f"Authorization: Bearer {token}"]
+
+
+def test_tokens_of_a_file_are_read_again_when_it_changes(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_text('first-token,alice,u-1,"system:masters,devs"\n')
+
+    async def check(plane):
+        async def whoami(token):
+            status, answer = await ask(plane, "POST", WHOAMI, body="{}", headers=bearer(token))
+            return answer["status"]["userInfo"] if status == 201 else status
+
+        groups = ["system:masters", "devs", "system:authenticated"]
+        assert await whoami("first-token") == {"username": "alice", "uid": "u-1", "groups": groups}
+        assert await whoami("second-token") == 401
+        path.write_text("second-token,bob,u-2,system:masters\n")
+
+        async def is_read():
+            return await whoami("second-token") != 401
+
+        await until(is_read)
+        assert await whoami("first-token") == 401
+        # The admin's own token is not in the file.
+        assert (await whoami((plane.options.data_dir / "pki" / "admin.token").read_text()))["username"]
+
+    run_plane(options(tmp_path, token_auth_file=path), check)
+
+
+def test_start_is_refused_with_a_token_file_that_has_a_mistake(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_text("secret-token,alice\n")
+    with pytest.raises(OptionError, match=rf"^--token-auth-file {path}:1: expected at least 3 columns") as caught:
+        run_plane(options(tmp_path, token_auth_file=path), no_check)
+    assert "secret-token" not in str(caught.value)
+
+
+def test_requests_without_credentials_can_be_refused(tmp_path):
+    async def check(plane):
+        for path in ("/livez", "/api", "/version"):
+            assert (await ask(plane, path=path))[0] == 401
+        token = (plane.options.data_dir / "pki" / "admin.token").read_text()
+        assert (await ask(plane, path="/livez", headers=bearer(token)))[0] == 200
+
+    run_plane(options(tmp_path, anonymous_auth=False), check)
+
+
+def test_tokens_of_former_keys_and_issuers_are_accepted(tmp_path):
+    former = SigningKey(tmp_path / "former.key")
+    former_public = tmp_path / "former.pem"
+    former_public.write_bytes(former.public.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    signing = tmp_path / "signing.key"
+    rsa_key = rsa.generate_private_key(65537, 2048)
+    signing.write_bytes(rsa_key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
+
+    async def check(plane):
+        token = (plane.options.data_dir / "pki" / "admin.token").read_text()
+        path = "/api/v1/namespaces/default/serviceaccounts"
+        await ask(plane, "POST", path, body='{"metadata":{"name":"robot"}}', headers=bearer(token))
+        status, issued = await ask(plane, "POST", f"{path}/robot/token", body="{}", headers=bearer(token))
+        assert status == 201
+        assert issued["spec"]["audiences"] == ["api"]
+        made = issued["status"]["token"]
+        assert jwt.get_unverified_header(made)["alg"] == "RS256"
+        claims = jwt.decode(made, options={"verify_signature": False})
+        assert claims["iss"] == "https://now.example"
+        old = former.sign(claims | {"iss": "https://before.example"})
+        for one in (made, old):
+            assert (await ask(plane, path="/livez", headers=bearer(one)))[0] == 200
+        assert (await ask(plane, path="/livez", headers=bearer(former.sign(claims | {"iss": "else"}))))[0] == 401
+        _, keys = await ask(plane, path="/openid/v1/jwks", headers=bearer(token))
+        assert [key["alg"] for key in keys["keys"]] == ["ES256", "RS256"]
+
+    configured = options(
+        tmp_path,
+        service_account_issuer=("https://now.example", "https://before.example"),
+        service_account_signing_key_file=signing,
+        service_account_key_file=(former_public,),
+        api_audiences=("api",),
+    )
+    run_plane(configured, check)
+
+
+@pytest.mark.parametrize(
+    ("field", "flag"),
+    [
+        ("service_account_signing_key_file", "--service-account-signing-key-file"),
+        ("service_account_key_file", "--service-account-key-file"),
+    ],
+)
+@pytest.mark.parametrize("content", [None, "nothing"])
+def test_start_is_refused_with_a_key_file_that_cannot_be_used(tmp_path, field, flag, content):
+    path = tmp_path / "some.key"
+    if content is not None:
+        path.write_text(content)
+    given = (path,) if field == "service_account_key_file" else path
+    with pytest.raises(OptionError, match=rf"^{flag} {path}"):
+        run_plane(options(tmp_path, **{field: given}), no_check)

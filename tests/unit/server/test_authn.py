@@ -245,7 +245,7 @@ class _Refusing:
 
 def test_reasons_of_all_sources_are_in_the_error():
     refusing = [_Refusing("expired"), _Refusing("expired"), _Refusing("from elsewhere")]
-    with pytest.raises(InvalidToken, match=r"^\[expired, from elsewhere\]$"):
+    with pytest.raises(InvalidToken, match=r"^\[invalid bearer token, expired, from elsewhere\]$"):
         _now(Authenticator(TokenSources(OWN, *refusing)).review("a", OWN))
     known = TokenSources(OWN, *refusing, StaticTokens({TOKEN: User("alice")}, OWN))
     assert _now(Authenticator(known).review(TOKEN, OWN)).user.name == "alice"

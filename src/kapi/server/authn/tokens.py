@@ -66,10 +66,15 @@ class UserTokens:
 
 
 class StaticTokens(UserTokens):
-    """A fixed set of tokens, held as digests so that comparing leaks no timing and a memory dump leaks no token."""
+    """A set of tokens, held as digests so that comparing leaks no timing and a memory dump leaks no token."""
 
     def __init__(self, tokens: Mapping[str, User], own: Audiences) -> None:
         super().__init__(own)
+        self._users: dict[bytes, User] = {}
+        self.replace(tokens)
+
+    def replace(self, tokens: Mapping[str, User]) -> None:
+        """Know these tokens and no others from now on."""
         self._users = {_digest(token): user for token, user in tokens.items()}
 
     def user_of(self, token: str) -> User | None:
@@ -113,7 +118,7 @@ class TokenSources:
 
     async def authenticate(self, token: str, audiences: Audiences) -> Authenticated | None:
         """Return the user by the first source that knows the token, or None; `InvalidToken` has all reasons."""
-        reasons = []
+        reasons: list[str] = []
         for is_local, ask in self._sources:
             try:
                 found: Authenticated | None = ask(token, audiences) if is_local else await ask(token, audiences)
@@ -123,7 +128,7 @@ class TokenSources:
             if found is not None:
                 return found
         if reasons:
-            raise InvalidToken(aggregate(reasons))
+            raise InvalidToken(aggregate([INVALID, *reasons]))
         return None
 
 

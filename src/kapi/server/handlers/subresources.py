@@ -245,12 +245,3 @@ async def no_kubelet(context: Context) -> Response:
         f'so nothing is running behind {context.served.singular} "{info.name}"',
         details={"name": info.name, "kind": info.resource},
     )
-
-
-async def no_tokens(context: Context) -> Response:
-    """Service account tokens are not issued by this server."""
-    context.served.stored.get(context.info.namespace, context.info.name)
-    raise NotImplemented501(
-        "serviceaccounts/token is not supported: this server does not issue service account tokens",
-        details={"name": context.info.name, "kind": context.info.resource},
-    )

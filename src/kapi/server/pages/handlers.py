@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kapi.api.errors import MethodNotAllowed, NotFound, PageNotFound
 from kapi.base.version import VERSION
 from kapi.codec import json
+from kapi.server.authn.tokenissuer import DISCOVERY_PATH, KEYS_PATH
 from kapi.server.handlers.respond import json_response, maybe_gzip, plain_only, wants_aggregated
 from kapi.server.pages import metrics as metrics_module
 from kapi.server.pages.discovery import AGGREGATED, Discovery
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2"
 COMPATIBLE_MINOR = "36"
 YEAR = 365 * 24 * 3600
+
+_PUBLIC = ("Cache-Control", "public, max-age=3600")
+"""What is served to verify tokens is no secret, and keys are announced before they are used."""
 
 
 class Pages:
@@ -46,6 +50,8 @@ class Pages:
             "/openapi/v2": self._openapi_v2,
             "/openapi/v3": self._openapi_v3_index,
         }
+        if services.token_issuer is not None and services.token_issuer.discovery("") is not None:
+            self._exact |= {DISCOVERY_PATH: self._openid_configuration, KEYS_PATH: self._openid_keys}
 
     async def __call__(self, context: Context) -> Response:
         """Answer a request that is not about a resource."""
@@ -85,6 +91,19 @@ class Pages:
 
     async def _slis(self, context: Context) -> Response:
         return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], self._services.metrics.render_slis())
+
+    # -- service account tokens -------------------------------------------------------------------------------------
+
+    async def _openid_configuration(self, context: Context) -> Response:
+        assert self._services.token_issuer is not None
+        body = self._services.token_issuer.discovery(self._services.address) or b""
+        return Response(200, [("Content-Type", "application/json"), _PUBLIC], body)
+
+    async def _openid_keys(self, context: Context) -> Response:
+        assert self._services.token_issuer is not None
+        return Response(
+            200, [("Content-Type", "application/jwk-set+json"), _PUBLIC], self._services.token_issuer.key_set()
+        )
 
     # -- discovery --------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ import pytest
 
 from api_client import NS
 from controller_api import running_controllers
-from kapi.base.jwt import SigningKey
+from kapi.base.jwt import KeySet, SigningKey
 from kapi.controlplane.controllers.context import ControllerSettings
 from kapi.controlplane.controllers.serviceaccounttoken import add_serviceaccount_token_controller
 from kapi.server.authn.serviceaccounts import ServiceAccountTokens
+from kapi.server.authn.tokens import InvalidToken
 from virtual_time import run
 
 SECRETS = f"{NS}/default/secrets"
@@ -25,6 +26,21 @@ def secret(name="t", account="robot", **fields):
     }
 
 
+class Tokens:
+    """The users of tokens, None for those that are not valid."""
+
+    def __init__(self, api, key):
+        keys = KeySet([key.public])
+        self._source = ServiceAccountTokens(keys, api.catalog, ["https://issuer"], ("own",), api.clock)
+
+    def user_of(self, token):
+        try:
+            found = self._source.find(token, ("own",))
+        except InvalidToken:
+            return None
+        return found.user if found else None
+
+
 @pytest.fixture
 def issuing(tmp_path):
     """Make a test of a coroutine that is given the API and the authenticator of tokens."""
@@ -35,7 +51,7 @@ def issuing(tmp_path):
             async with running_controllers(
                 add_serviceaccount_token_controller, settings=ControllerSettings(authority=b"CERT", account_key=path)
             ) as api:
-                await test(api, ServiceAccountTokens(SigningKey(path), api.catalog, ("own",)))
+                await test(api, Tokens(api, SigningKey(path)))
 
         run(main())
 
@@ -67,7 +83,7 @@ def test_a_token_secret_of_an_account_is_filled(issuing):
         }
         user = tokens.user_of(text(filled, "token"))
         assert (user.name, user.uid) == ("system:serviceaccount:default:robot", uid)
-        assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:default")
+        assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
         before = api.revision
         await api.run_until_idle()
         assert api.revision == before
