@@ -26,8 +26,9 @@ from kapi.server.authn.tokenissuer import TokenIssuer
 from kapi.server.authn.tokens import StaticTokens, TokenSources
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.rbac.authorizer import RbacAuthorizer
+from kapi.server.authz.rbac.escalation import EscalationCheck
 from kapi.server.authz.rbac.policy import Policy
-from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
+from kapi.server.authz.superuser import PrivilegedGroup
 from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
@@ -201,6 +202,7 @@ class Api:
         self.service_cidrs = service_cidrs
         self.catalog = Catalog(self.storage, self.clock, converter_for=converter_for, service_cidrs=service_cidrs)
         self.policy = Policy(self.catalog)
+        authorizer = Authorizer(PrivilegedGroup(), RbacAuthorizer(self.policy))
         self.health = Health()
         self.health.add(STORE, lambda: None)
         self.metrics = Metrics()
@@ -218,8 +220,9 @@ class Api:
             clock=self.clock,
             authenticator=Authenticator(TokenSources(AUDIENCES, *sources), ClientCertificates(authorities)),
             token_issuer=issuer,
-            authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(self.policy), PublicPaths()),
-            admission=admission or Admission([NamespaceLifecycle(self.catalog)], []),
+            authorizer=authorizer,
+            admission=admission
+            or Admission([NamespaceLifecycle(self.catalog), EscalationCheck(self.policy, authorizer)], []),
             health=self.health,
             metrics=self.metrics,
             auditor=auditor,

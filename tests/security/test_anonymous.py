@@ -7,6 +7,7 @@ import pytest
 from every_route import RESOURCES, collection, identify, item, root
 
 from api_client import Api, served
+from kapi.controlplane.rbac.reconciliation import ensure_policy
 from kapi.server.transport.message import Peer
 from virtual_time import run
 
@@ -46,6 +47,7 @@ def is_public(path):
 @pytest.mark.parametrize("path", pages())
 @served
 async def test_cve_2019_11248_anonymous_users_get_403_from_all_but_public_pages(api, path):
+    await ensure_policy(api.transport, api.catalog)
     for method in METHODS:
         answer = await api.as_peer(method, path)
         if is_public(path) and method == "HEAD":
@@ -60,6 +62,7 @@ async def test_cve_2019_11248_anonymous_users_get_403_from_all_but_public_pages(
 @pytest.mark.parametrize("resource", RESOURCES, ids=identify)
 @served
 async def test_cve_2019_11248_anonymous_users_get_403_from_every_resource(api, resource):
+    await ensure_policy(api.transport, api.catalog)
     paths = [collection(resource), f"{root(resource)}/{resource.resource}", item(resource)]
     paths += [f"{item(resource)}/{sub}" for sub in resource.subresources]
     paths += [f"{collection(resource)}?watch=true", f"{root(resource)}/watch/{resource.resource}", f"{root(resource)}"]
@@ -91,11 +94,16 @@ async def test_credentials_that_are_no_token_are_those_of_an_anonymous_user(api,
 
 
 @served
-async def test_a_user_without_roles_sees_no_more_than_anonymous_users(api):
+async def test_a_user_without_roles_can_discover_the_api_and_review_itself_and_no_more(api):
+    await ensure_policy(api.transport, api.catalog)
     headers = {"authorization": "Bearer a-token"}
-    for path in ("/api/v1/secrets", "/metrics", "/api", "/apis", "/openapi/v2", "/"):
+    for path in ("/api/v1/secrets", "/metrics", "/", "/readyz/etcd"):
         assert (await api.as_peer("GET", path, headers=headers)).status == 403
-    assert (await api.as_peer("GET", "/readyz", headers=headers)).status == 200
+    for path in ("/readyz", "/api", "/apis", "/openapi/v2", "/version"):
+        assert (await api.as_peer("GET", path, headers=headers)).status == 200
+    review = {**headers, "content-type": "application/json"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    assert (await api.as_peer("POST", path, headers=review, body=b"{}")).status == 201
 
 
 @served
@@ -111,7 +119,8 @@ async def test_front_proxy_headers_do_not_authenticate(api):
     }
     for header, value in claims.items():
         assert (await api.as_peer("GET", "/api/v1/secrets", headers={header: value})).status == 403
-    answer = await api.as_peer("GET", "/healthz", headers={"impersonate-user": "kubernetes-admin"})
-    assert answer.status == 501
+    for header in ("impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"):
+        answer = await api.as_peer("GET", "/healthz", headers={header: "system:masters"})
+        assert answer.status in (400, 403)
     local = Peer("127.0.0.1")
     assert (await api.as_peer("GET", "/api/v1/secrets", peer=local)).status == 403

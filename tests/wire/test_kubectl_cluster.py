@@ -84,7 +84,6 @@ def test_api_resources_shows_the_verbs_of_each_resource(terminal):
     assert "list" not in verbs["bindings"]
 
 
-@pytest.mark.xfail(reason="impersonation is not there yet", strict=True)
 def test_can_i_is_yes_for_the_admin_and_no_for_others(terminal):
     terminal("""
         $ kubectl auth can-i create deployments
@@ -104,7 +103,6 @@ def test_can_i_is_yes_for_the_admin_and_no_for_others(terminal):
     """)
 
 
-@pytest.mark.xfail(reason="impersonation and RBAC are not there yet", strict=True)
 def test_a_role_and_its_binding_grant_what_they_name(terminal):
     terminal("""
         $ kubectl create role reader --verb=get,list --resource=configmaps

@@ -31,8 +31,9 @@ from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.rbac.authorizer import RbacAuthorizer
+from kapi.server.authz.rbac.escalation import EscalationCheck
 from kapi.server.authz.rbac.policy import Policy
-from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
+from kapi.server.authz.superuser import PrivilegedGroup
 from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
@@ -239,13 +240,15 @@ class ControlPlane:
         lifecycle = NamespaceLifecycle(catalog)
         policy = Policy(catalog)
         policy.start()
+        authorizer = Authorizer(PrivilegedGroup(), RbacAuthorizer(policy))
         return Services(
             catalog=catalog,
             clock=self.clock,
             authenticator=authentication.authenticator,
             token_issuer=authentication.token_issuer,
-            authorizer=Authorizer(PrivilegedGroup(), RbacAuthorizer(policy), PublicPaths()),
-            admission=Admission([lifecycle, InUseProtection()], []),
+            authorizer=authorizer,
+            # The escalation check is last: it is about the object that mutating admission has made.
+            admission=Admission([lifecycle, InUseProtection(), EscalationCheck(policy, authorizer)], []),
             health=self.health,
             metrics=self.metrics,
             auditor=self._auditor,

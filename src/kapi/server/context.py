@@ -44,6 +44,7 @@ class Context:
         self.info = RequestInfo(request.path, request.method.lower())
         self.query: Mapping[str, str] = parse_query("")
         self.user = ANONYMOUS
+        """The user that the request is made as: another than was authenticated, if the request is impersonated."""
         self.resource: Resource | None = None
         self.accepted: Accepted | None = None
         self.warnings: list[str] = []

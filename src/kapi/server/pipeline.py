@@ -1,11 +1,11 @@
 """The stages of a request, top to bottom. Read this first.
 
-    recover → request info → deadline → authentication → audit → authorization → router → body → handler
+    recover → request info → deadline → authentication → audit → impersonation → authorization → router → body → handler
 
 A long body is read only after the client was authorized to send it; the others are whole when they come here.
 
 Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors
-become responses. Impersonation and flow control have their places between audit and authorization.
+become responses. Flow control has its place between impersonation and authorization.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from kapi.api.errors import (
     ApiError,
     BadRequest,
     InternalError,
-    NotImplemented501,
     ServiceUnavailable,
     Timeout,
     TooManyRequests,
@@ -30,6 +29,7 @@ from kapi.api.errors import (
 from kapi.api.go.durations import SECOND, parse_duration
 from kapi.server.authz.attributes import attributes_of
 from kapi.server.authz.authorizer import Verdict, annotate, require
+from kapi.server.authz.impersonation import Impersonator, is_impersonated, wanted_user
 from kapi.server.context import Context
 from kapi.server.handlers.respond import error_response, warning_headers
 from kapi.server.requestinfo import parse_query, request_info
@@ -55,6 +55,7 @@ class Pipeline:
     def __init__(self, services: Services, router: Router) -> None:
         self._services = services
         self._router = router
+        self._impersonator = Impersonator()
         self._identity_may_wait = services.authenticator.may_wait or services.authorizer.may_wait
 
     async def __call__(self, request: Request) -> Response | StreamResponse:
@@ -132,9 +133,15 @@ class Pipeline:
             # Audit.
             if services.auditor is not None:
                 services.auditor.received(context)
-            _refuse_impersonation(request)
-            # Authorization.
             attributes = attributes_of(context.user, context.info)
+            # Impersonation: the request is made as another user, if its sender may act as that user.
+            if is_impersonated(request.headers) and (wanted := wanted_user(request.headers)) is not None:
+                acting = await self._impersonator.impersonate(services.authorizer, attributes, wanted)
+                context.user = acting.user
+                if context.audit is not None:
+                    context.audit.impersonation_constraint = acting.constraint
+                attributes = attributes._replace(user=context.user)
+            # Authorization.
             decision = services.authorizer.decide(attributes)
             if decision is None or decision.verdict is not _ALLOW:
                 await require(services.authorizer, attributes, request.path, context.audit_annotations)
@@ -172,10 +179,3 @@ def _new_id() -> str:
     """Return an id in the form of a UUID. It must be unique, not secret, so it need not cost a system call."""
     digits = f"{random.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
-
-
-def _refuse_impersonation(request: Request) -> None:
-    """Answer 501: continuing as the caller would be a pretended success."""
-    for name in request.headers:
-        if name.startswith("impersonate-"):
-            raise NotImplemented501("impersonation is not supported by this server: remove the Impersonate-* headers")

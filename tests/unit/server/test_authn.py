@@ -302,11 +302,3 @@ def test_administrator_certificate_is_authorized_for_everything():
             assert (await api.as_peer("GET", CM, peer=other)).status == 403
 
     run(scenario())
-
-
-@pytest.mark.parametrize("header", ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-x"])
-@served
-async def test_impersonation_is_refused_until_it_is_supported(api, header):
-    answer = await api.get(CM, headers={header: "root"})
-    assert answer.error[:2] == (501, "NotImplemented")
-    assert "impersonation is not supported" in answer.message

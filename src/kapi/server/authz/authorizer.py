@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
 from kapi.api.errors import Forbidden
+from kapi.api.go.text import quote
 from kapi.api.meta import GroupResource
 from kapi.server.requestinfo import InternalServerError
 
@@ -170,15 +171,16 @@ def annotate(decision: Decision, annotations: dict[str, str]) -> None:
 def refusal(attributes: Attributes, reason: str) -> Forbidden:
     """Return the 403 of a request that was not allowed."""
     a = attributes
+    user = quote(a.user.name)
     if not a.is_resource:
-        why = f'User "{a.user.name}" cannot {a.verb} path "{a.path}"'
+        why = f"User {user} cannot {a.verb} path {quote(a.path)}"
         return Forbidden.of(GroupResource("", ""), "", _with_reason(why, reason))
-    resource = f"{a.resource}/{a.subresource}" if a.subresource else a.resource
-    scope = f'in the namespace "{a.namespace}"' if a.namespace else "at the cluster scope"
-    why = f'User "{a.user.name}" cannot {a.verb} resource "{resource}" in API group "{a.group}" {scope}'
+    resource = quote(f"{a.resource}/{a.subresource}" if a.subresource else a.resource)
+    scope = f"in the namespace {quote(a.namespace)}" if a.namespace else "at the cluster scope"
+    why = f"User {user} cannot {a.verb} resource {resource} in API group {quote(a.group)} {scope}"
     return Forbidden.of(GroupResource(a.group, a.resource), a.name, _with_reason(why, reason))
 
 
 def _with_reason(why: str, reason: str) -> str:
-    text = f"{why}: {reason}" if reason else why
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    why = why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"{why}: {reason}" if reason else why

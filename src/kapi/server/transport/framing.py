@@ -32,6 +32,7 @@ BODY: Final = 2
 # Parsed at a time. A read may hold thousands of tiny requests; after each slice we look whether enough of them wait.
 _SLICE = 16 * 1024
 _CHUNK_ALLOWANCE = 16
+_NAMING_USERS = ("impersonate-", "x-remote-")
 _SINGLE = frozenset({"authorization", "content-length", "expect", "host", "transfer-encoding"})
 _METHODS = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT")}
 
@@ -275,7 +276,9 @@ class RequestReader:
         elif key in _SINGLE:
             raise Refusal(400, f"the header {key} is given more than once")
         else:
-            self._headers[key] = f"{self._headers[key]}, {text}"
+            # Names of groups may have commas in them.
+            separator = "\n" if key.startswith(_NAMING_USERS) else ", "
+            self._headers[key] = f"{self._headers[key]}{separator}{text}"
 
     def on_headers_complete(self) -> None:
         """The head is whole: decide whether it makes a request, and how its body ends."""

@@ -42,6 +42,8 @@ class Peer:
 class Request:
     """One request. Header names are lower case; repeated headers are joined with `, `.
 
+    Headers that name users and groups (`Impersonate-*`, `X-Remote-*`) are joined with a line feed, which no value has.
+
     `path` and `query` are as sent, not percent-decoded. `oversized` says that the body went over the limit and was
     not kept; the handler that needs the body answers 413.
 

@@ -58,7 +58,11 @@ class Grant(NamedTuple):
 
 
 class RoleNotFound(LookupError):
-    """A role that a binding refers to cannot be used."""
+    """A role that a binding refers to does not exist, or cannot be read."""
+
+
+class UnsupportedRole(RoleNotFound):
+    """A binding refers to a role of an unknown kind."""
 
 
 _BySubject = dict[Subject, dict[str, Binding]]
@@ -103,7 +107,7 @@ class Policy:
         elif kind == "ClusterRole":
             store = self._cluster_roles
         else:
-            raise RoleNotFound(f"unsupported role reference kind: {quote(kind)}")
+            raise UnsupportedRole(f"unsupported role reference kind: {quote(kind)}")
         item = store.find(namespace, name)
         if item is None:
             raise RoleNotFound(f"{kind.lower()}.{GROUP} {quote(name)} not found")
