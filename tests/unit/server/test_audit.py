@@ -280,3 +280,13 @@ async def test_the_default_policy_records_a_write_with_its_body(api, events):
     await api.post(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     (container,) = events.one()["requestObject"]["spec"]["containers"]
     assert (container["name"], container["image"]) == ("c", "i")
+
+
+@audited(METADATA)
+async def test_an_impersonated_request_has_both_users_and_the_verb_that_allowed_it(api, events):
+    await api.get(f"{NS}/default/configmaps", headers={"impersonate-user": "zoe"})
+    event = events.one()
+    assert event["user"]["username"] == "system:apiserver"
+    assert event["impersonatedUser"] == {"username": "zoe", "groups": ["system:authenticated"]}
+    assert event["authenticationMetadata"] == {"impersonationConstraint": "impersonate:user-info"}
+    assert event["responseStatus"]["code"] == 403
