@@ -87,6 +87,7 @@ async def test_invalid_tokens_are_unauthorized_even_on_public_pages(api, credent
 )
 @served
 async def test_credentials_that_are_no_token_are_those_of_an_anonymous_user(api, credentials):
+    await ensure_policy(api.transport, api.catalog)
     for path, status in (("/api/v1/secrets", 403), ("/metrics", 403), ("/healthz", 200)):
         assert (await api.as_peer("GET", path, headers={"authorization": credentials})).status == status
 
