@@ -43,6 +43,7 @@ from kapi.server.transport.inprocess import InProcessTransport
 from kapi.server.transport.serve import Server
 from kapi.storage.compact import PROMISED_SECONDS, Compactor
 from kapi.storage.memory import MemoryStorage
+from kapi.storage.sqlite.scrub import Scrub
 from kapi.storage.sqlite.storage import SqliteStorage
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class ControlPlane:
         self._outbound: Outbound | None = None
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
         self._storage: Storage | None = None
+        self._scrub: Scrub | None = None
         self._server: Server | None = None
         self._auditor: Auditor | None = None
         self.catalog: Catalog
@@ -165,6 +167,8 @@ class ControlPlane:
             floor=min(history, PROMISED_SECONDS),
         )
         supervise("compaction", compactor.run)
+        if self._scrub is not None:
+            supervise("store-integrity", self._scrub.run)
         supervise("watch-history", partial(catalog.hub.keep_trimmed, COMPACTION_INTERVAL))
         supervise("custom-resource-definitions", DefinitionController(catalog).run)
         supervise("service-repair", repair.run)
@@ -233,7 +237,10 @@ class ControlPlane:
     async def _open_storage(self) -> Storage:
         if self.options.storage == "memory":
             return MemoryStorage()
-        return await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
+        storage = await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
+        self._scrub = Scrub(storage, self.clock)
+        self.metrics.observe_scrub(self._scrub)
+        return storage
 
     def _services(self, catalog: Catalog, authentication: Authentication) -> Services:
         self._add_health_checks(catalog)
@@ -265,6 +272,8 @@ class ControlPlane:
             health.add_hook(name).done = True
         self._hooks = [health.add_hook(name) for name in _STARTED_HOOKS]
         health.add("stored-objects", catalog.hub.invalid.check, readiness_only=True)
+        if self._scrub is not None:
+            health.add("store-integrity", self._scrub.check, readiness_only=True)
         health.add("shutdown", lambda: "process is shutting down" if self._stopping else None, readiness_only=True)
 
     def _storage_check(self) -> str | None:

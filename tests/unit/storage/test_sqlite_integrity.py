@@ -67,9 +67,11 @@ def copy(source: Path, target: Path) -> Path:
 
 
 def flip(path: Path, offset: int, bit: int = 0) -> None:
-    content = bytearray(path.read_bytes())
-    content[offset] ^= 1 << bit
-    path.write_bytes(content)
+    with path.open("r+b") as file:
+        file.seek(offset)
+        (byte,) = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte ^ 1 << bit]))
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -118,7 +120,7 @@ def test_a_row_that_is_damaged_while_the_store_is_open_is_not_served(tmp_path, c
 
     async def scenario():
         async with opened(path) as store:
-            flip_in_place(path / "kapi.db", b"x" * 700 + b"7y")
+            flip(path / "kapi.db", (path / "kapi.db").read_bytes().index(b"x" * 700 + b"7y"))
             for read in (store.get("/006"), store.range("/"), store.follow(0, lambda *_: None)):
                 with pytest.raises(StorageDamaged, match=f"row {7 << 10}, key /006"):
                     await read
@@ -131,19 +133,6 @@ def test_a_row_that_is_damaged_while_the_store_is_open_is_not_served(tmp_path, c
 
     asyncio.run(scenario())
     assert asyncio.run(keys(path)) == ALL
-
-
-def flip_in_place(path: Path, text: bytes) -> None:
-    """Change a byte through a file that stays open: closing one would release SQLite's locks on it."""
-    file = path.open("r+b")
-    OPEN_FILES.append(file)
-    content = file.read()
-    file.seek(content.index(text))
-    file.write(bytes([content[content.index(text)] ^ 1]))
-    file.flush()
-
-
-OPEN_FILES = []
 
 
 def test_a_flipped_number_in_meta_is_refused(tmp_path, closed):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kapi.registry.resource import Resource
     from kapi.server.pages.health import Health
     from kapi.server.transport.memory import MemoryAccount
+    from kapi.storage.sqlite.scrub import Scrub
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LAG_INTERVAL = 0.05
@@ -164,6 +165,10 @@ class Metrics:
         """Report the bytes held for peers at each scrape."""
         self.registry.register(_HeldBytes(account))
 
+    def observe_scrub(self, scrub: Scrub) -> None:
+        """Report what the scrub of the store has read and found at each scrape."""
+        self.registry.register(_Scrubbed(scrub))
+
     def render(self) -> bytes:
         """Return the page /metrics."""
         self._drop_unserved()
@@ -235,6 +240,25 @@ class _Caches(Collector):
             value=invalid.total,
         )
         return [objects, watchers, revision, skipped, failures]
+
+
+class _Scrubbed(Collector):
+    """The integrity of the store."""
+
+    def __init__(self, scrub: Scrub) -> None:
+        self._scrub = scrub
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what was read and what is damaged."""
+        yield GaugeMetricFamily(
+            "kapi_storage_damages", "Damaged rows of the store that are known now.", value=len(self._scrub.damages)
+        )
+        yield CounterMetricFamily(
+            "kapi_storage_scrubbed_rows", "Rows that were compared with their checksums.", value=self._scrub.rows
+        )
+        yield CounterMetricFamily(
+            "kapi_storage_scrub_passes", "Times that all rows were compared.", value=self._scrub.passes
+        )
 
 
 class _HeldBytes(Collector):

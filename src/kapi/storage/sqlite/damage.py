@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kapi.storage.interface import StorageUnavailable
+from kapi.storage.interface import StorageDamaged, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,14 @@ class Damage(NamedTuple):
         if self.key:
             where.append(f"key {self.key}")
         return f"{', '.join(where)}: {self.problem}"
+
+
+class RowDamaged(StorageDamaged):
+    """A row that was read does not match its checksum."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(str(damage))
+        self.damage = damage
 
 
 class StoreDamaged(StorageUnavailable):

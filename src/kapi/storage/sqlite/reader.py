@@ -13,8 +13,9 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from kapi.storage.interface import MAX_OPERATIONS, Change, Compacted, Entry, Page, StorageDamaged
+from kapi.storage.interface import MAX_OPERATIONS, Change, Compacted, Entry, Page
 from kapi.storage.keys import prefix_end
+from kapi.storage.sqlite.damage import RowDamaged
 from kapi.storage.sqlite.schema import last_position, revision_at
 from kapi.storage.sqlite.verification import damage_of, is_whole
 
@@ -123,7 +124,7 @@ def _resolve(revision: int, published: int, compacted: int) -> int:
 def _checked(row: Row) -> Row:
     """A row that matches its checksum; `StorageDamaged` for any other: what is damaged is not served."""
     if not is_whole(row):
-        raise StorageDamaged(str(damage_of(row)))
+        raise RowDamaged(damage_of(row))
     return row
 
 

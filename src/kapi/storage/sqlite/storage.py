@@ -11,18 +11,23 @@ Reads are made at that revision. The event loop never waits for the disk.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import structlog
 
 from kapi.base.failpoint import failpoint
 from kapi.storage.feed import Feed
 from kapi.storage.interface import Compacted, Delete, FutureRevision, Put, StorageBusy, StorageFailed
 from kapi.storage.ledger import HISTORY_BYTES
 from kapi.storage.operations import validate_operations
-from kapi.storage.sqlite.file import open_reader
+from kapi.storage.sqlite.damage import RowDamaged
+from kapi.storage.sqlite.file import DATABASE, open_reader
+from kapi.storage.sqlite.openfiles import FilesReplaced
 from kapi.storage.sqlite.reader import read_key, read_log, read_range
-from kapi.storage.sqlite.writer import Commit, Compact, Stop, Writer
+from kapi.storage.sqlite.writer import Commit, Compact, Fail, Stop, Writer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.storage.interface import Change, Draft, Entry, Follower, Operation, Page, Subscription
+    from kapi.storage.sqlite.damage import Damage
     from kapi.storage.sqlite.writer import Batch, Opened
 
 _Result = TypeVar("_Result")
@@ -37,6 +43,8 @@ _Result = TypeVar("_Result")
 _READERS = 2
 _WAITING_WRITES = 8192
 _WAITING_BYTES = 128 << 20
+
+_log = structlog.get_logger("kapi.storage")
 
 
 class Observer(Protocol):
@@ -80,6 +88,10 @@ class SqliteStorage:
         self._readers = ThreadPoolExecutor(_READERS, "kapi-storage-reader")
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
+        self.damages: dict[int, Damage] = {}
+        """What was found damaged since the start, by position (0: not in a row)."""
+        self._scrub_connection: sqlite3.Connection | None = None
+        self._database = -1
 
     @classmethod
     async def open(
@@ -196,7 +208,11 @@ class SqliteStorage:
         return self._revision
 
     async def _read(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
-        return await self._loop.run_in_executor(self._readers, self._with_connection, read)
+        try:
+            return await self._loop.run_in_executor(self._readers, self._with_connection, read)
+        except RowDamaged as error:
+            self.record_damage(error.damage)
+            raise
 
     def _with_connection(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """On a reader thread, with the connection of that thread."""
@@ -206,6 +222,42 @@ class SqliteStorage:
             self._connections.append(connection)
         with self._writer.gate.reading():
             return read(connection)
+
+    # -- integrity
+
+    def record_damage(self, damage: Damage) -> None:
+        """Remember and log damage that was found while the store is open."""
+        if damage.position not in self.damages:
+            self.damages[damage.position] = damage
+            _log.error("the store is damaged", damage=str(damage))
+
+    async def verify_files(self) -> None:
+        """Fail the store if its files were deleted or replaced."""
+        self._check_usable()
+        try:
+            await self._loop.run_in_executor(self._readers, self._writer.files.verify)
+        except (FilesReplaced, OSError) as error:
+            self._writer.inbox.put(Fail(error))
+            self.failed(error, [])
+
+    async def scrub(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """Call a function off the event loop, with a connection that nothing else uses."""
+        self._check_usable()
+        return await self._loop.run_in_executor(self._readers, self._with_scrub_connection, read)
+
+    def _with_scrub_connection(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        if self._scrub_connection is None:
+            self._scrub_connection = open_reader(self._directory)
+            self._connections.append(self._scrub_connection)
+        with self._writer.gate.reading():
+            return read(self._scrub_connection)
+
+    def forget_cached_pages(self) -> None:
+        """Tell the kernel to read the database from disk again; blocks."""
+        if self._database < 0:
+            # Stays open as long as the store: closing it would release the locks that SQLite has on the file.
+            self._database = os.open(self._directory / DATABASE, os.O_RDONLY | os.O_CLOEXEC)
+        os.posix_fadvise(self._database, 0, 0, os.POSIX_FADV_DONTNEED)
 
     # -- called by the writer, on the loop
 
@@ -299,3 +351,6 @@ class SqliteStorage:
             self._writer.inbox.put(Stop())
         await asyncio.shield(self._ended)
         self._thread.join()
+        if self._database >= 0:
+            os.close(self._database)
+            self._database = -1

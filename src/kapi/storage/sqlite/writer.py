@@ -21,6 +21,7 @@ Runs on its own thread and touches the loop only through `Owner`, whose methods 
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -34,6 +35,7 @@ from kapi.storage.sqlite.checksum import row_checksum
 from kapi.storage.sqlite.file import DirectoryLock, explained, prepare_directory
 from kapi.storage.sqlite.maintenance import CHECKPOINT_PAGES, Maintenance
 from kapi.storage.sqlite.mark import BLOCK
+from kapi.storage.sqlite.openfiles import FilesReplaced, OpenFiles
 from kapi.storage.sqlite.opening import open_store
 from kapi.storage.sqlite.reader import ReadGate
 from kapi.storage.sqlite.schema import position_of, revision_at
@@ -55,6 +57,8 @@ BATCH_BYTES = 1 << 20
 _BATCHES_PER_STEP = 4
 _PAGE = 4096
 _ABSENT = (0, 0)
+# The files are compared with those at their paths at most so often while writes come.
+_VERIFY_SECONDS = 1.0
 # The mark is synced when no write has come for so long.
 _IDLE_SECONDS = 0.05
 
@@ -77,6 +81,12 @@ class Compact(NamedTuple):
 
 class Quiet(NamedTuple):
     """No reader is running, and none will until the gate is opened."""
+
+
+class Fail(NamedTuple):
+    """The store must not be written to any more."""
+
+    error: Exception
 
 
 class Stop(NamedTuple):
@@ -125,6 +135,15 @@ class Owner(Protocol):
         """The thread has ended; `error` is why the store could not be opened, if it could not."""
 
 
+def _never_close(connection: sqlite3.Connection) -> None:
+    """Keep a connection open until the process ends.
+
+    SQLite deletes the log by its name when the last connection is closed: that may by now be the log of another
+    database, such as a backup that was put in the place of the deleted directory. A thread that never ends keeps it.
+    """
+    threading.Thread(target=lambda _: threading.Event().wait(), args=(connection,), daemon=True).start()
+
+
 def _insert(rows: int) -> str:
     """The statement that stores up to `rows` rows; those whose position is NULL are padding."""
     return f"INSERT INTO history SELECT * FROM (VALUES {','.join(['(?,?,?,?,?)'] * rows)}) WHERE column1 IS NOT NULL"  # noqa: S608
@@ -140,13 +159,15 @@ class Writer:
     """The state of the writer thread; `run` is its body."""
 
     def __init__(self, directory: Path, owner: Owner, loop: asyncio.AbstractEventLoop, history_bytes: int) -> None:
-        self.inbox: SimpleQueue[Commit | Compact | Quiet | Stop] = SimpleQueue()
+        self.inbox: SimpleQueue[Commit | Compact | Quiet | Fail | Stop] = SimpleQueue()
         self.gate = ReadGate(lambda: self.inbox.put(Quiet()))
         self._directory = directory
         self._owner = owner
         self._loop = loop
         self._connection: sqlite3.Connection
         self._mark: MarkFile
+        self.files: OpenFiles
+        self._verify_at = 0.0
         # The latest version of every key: its revision and what it costs. Plain pairs, there is one for every object.
         self._current: dict[str, tuple[int, int]] = {}
         self._revision = 0
@@ -192,6 +213,7 @@ class Writer:
             undo.callback(lock.release)
             self._connection, self._mark = open_store(self._directory, self._take_row)
             undo.callback(self._connection.close)
+            self.files = OpenFiles(self._directory)
             self._load()
             undo.pop_all()
         return lock
@@ -214,7 +236,10 @@ class Writer:
             if self._failure is None:
                 self._mark.sync()
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._connection.close()
+            if isinstance(self._failure, FilesReplaced):
+                _never_close(self._connection)
+            else:
+                self._connection.close()
             self._mark.close()
         except Exception as error:
             self._fail(error, [])
@@ -250,6 +275,7 @@ class Writer:
         if self._mark.mark.reserved < self._revision + BLOCK // 2:
             self._mark.reserve(self._revision + BLOCK)
         if maintenance.pages >= CHECKPOINT_PAGES:
+            self.files.verify()
             self._mark.sync()
             maintenance.checkpoint()
 
@@ -299,6 +325,9 @@ class Writer:
                 self._attempt(partial(self._schedule_compaction, item.revision), [])
             elif isinstance(item, Quiet):
                 self._attempt(self._maintenance.restart_log, [])
+            elif isinstance(item, Fail):
+                self._fail(item.error, commits)
+                commits.clear()
             else:
                 self._is_stopping = True
         return commits
@@ -321,6 +350,9 @@ class Writer:
             self._store(batch.changes)
             failpoint("storage.after_commit")
             self._apply(batch.changes)
+            if started >= self._verify_at:
+                self.files.verify()
+                self._verify_at = started + _VERIFY_SECONDS
             self._mark.confirm(last)
         if not is_early:
             self._tell(self._owner.committed, batch._replace(seconds=time.perf_counter() - started))
