@@ -42,10 +42,8 @@ _COLUMNS = "SELECT position, key, gone, value, checksum FROM history"
 _BY_POSITION = f"{_COLUMNS} WHERE position > ?2 ORDER BY position"
 _BY_KEY = f"{_COLUMNS} INDEXED BY versions WHERE (key, position) > (?1, ?2) ORDER BY key, position"
 _ORDERS = (_BY_POSITION, _BY_KEY)
-_ROWS_OF = (
-    f"{_COLUMNS} WHERE position = ?2",
-    f"{_COLUMNS} INDEXED BY versions WHERE key = ?1 AND position = ?2",
-)
+_ROW = f"{_COLUMNS} WHERE position = ?"
+_INDEXED = f"{_COLUMNS} INDEXED BY versions WHERE key = ? AND position = ?"
 
 
 class Cursor(NamedTuple):
@@ -97,14 +95,15 @@ def is_still_damaged(connection: sqlite3.Connection, damage: Damage) -> bool:
     if not damage.position:
         return True
     try:
-        found: list[Row] = []
-        for statement in _ROWS_OF:
-            found += connection.execute(statement, (damage.key, damage.position))
+        row: Row | None = connection.execute(_ROW, (damage.position,)).fetchone()
+        if row is None:
+            return False
+        indexed: Row | None = connection.execute(_INDEXED, (row[1], row[0])).fetchone()
     except sqlite3.DatabaseError:
         return True
     finally:
         connection.execute("PRAGMA shrink_memory")
-    return not all(map(is_whole, found))
+    return not is_whole(row) or indexed is None or not is_whole(indexed)
 
 
 class Scrub:
