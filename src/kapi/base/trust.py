@@ -77,6 +77,10 @@ class Authorities:
         except ValueError as error:
             raise ValueError(f"{path}: no certificates can be read: {error}") from None
 
+    def overlap(self, other: Authorities) -> bool:
+        """Return True if a certificate is in both sets."""
+        return any(one in other._anchors for one in self._anchors)
+
     def verify(self, certificates: Sequence[bytes], at: dt.datetime) -> dt.datetime:
         """Verify a client's certificates in DER, its own first; return the time until which the chain is valid.
 

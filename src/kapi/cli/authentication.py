@@ -71,6 +71,7 @@ def add_authentication_options(parser: Parser) -> None:
         metavar="NAME,...",
         help="the audiences of this server, which tokens must be for (default: the issuers of service account tokens)",
     )
+    _add_front_proxy(parser)
     _add_service_accounts(parser)
 
 
@@ -90,6 +91,26 @@ def _add_serving(parser: Parser) -> None:
         metavar="NAME",
         help="a further host name or address in the certificate that is issued; can be repeated",
     )
+
+
+def _add_front_proxy(parser: Parser) -> None:
+    group = parser.add_argument_group("front proxy")
+    group.add_argument(
+        "--requestheader-client-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="authorities of front proxies, which name the user of a request in headers",
+    )
+    for name, what in (
+        ("allowed-names", "the common names of the proxies' certificates (default: all)"),
+        ("username-headers", "the headers with the user name (default: X-Remote-User)"),
+        ("uid-headers", "the headers with the uid (default: X-Remote-Uid)"),
+        ("group-headers", "the headers with the groups (default: X-Remote-Group)"),
+        ("extra-headers-prefix", "the beginning of headers with further attributes (default: X-Remote-Extra-)"),
+    ):
+        group.add_argument(
+            f"--requestheader-{name}", action=_Repeated, split=True, default=(), metavar="NAME,...", help=what
+        )
 
 
 def _add_service_accounts(parser: Parser) -> None:

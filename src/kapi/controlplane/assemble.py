@@ -98,6 +98,7 @@ class ControlPlane:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.url = ""
         self._hooks: list[Hook] = []
+        self._publications: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._outbound: Outbound | None = None
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
@@ -145,8 +146,9 @@ class ControlPlane:
         await server.start()
         services.address = join_host_port(options.public_host, server.port)
         self.url = f"https://{join_host_port(options.local_host, server.port)}"
-        client_ca = authentication.client_authorities.decode()
-        await bootstrap.ensure_objects(self.transport, server.port, options.service_cidrs, client_ca=client_ca)
+        await bootstrap.ensure_objects(
+            self.transport, server.port, options.service_cidrs, authentication=authentication.published()
+        )
         await ensure_policy(self.transport, catalog)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
@@ -155,7 +157,7 @@ class ControlPlane:
                 supervise(name, run)
         supervise("event-loop-lag", self.metrics.lag.run)
         files = FileWatch(self.metrics.registry)
-        authentication.watch(files, tls)
+        authentication.watch(files, tls, self._publish_authentication)
         supervise("file-watch", files.run)
         history = options.history_seconds
         compactor = Compactor(
@@ -224,6 +226,17 @@ class ControlPlane:
             clock=self.clock,
         )
         await controllers.run()
+
+    def _publish_authentication(self, data: dict[str, str]) -> None:
+        """Tell extension API servers how clients are authenticated, after a change of files."""
+        task = asyncio.ensure_future(bootstrap.publish_authentication(self.transport, data))
+        self._publications.add(task)
+        task.add_done_callback(self._published)
+
+    def _published(self, task: asyncio.Task[None]) -> None:
+        self._publications.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("the ConfigMap extension-apiserver-authentication is not current", error=str(error))
 
     def _converter(self, name: str, conversion: Object) -> Converter:
         # Imported here: it is a good part of all imports, and most servers never call a webhook.

@@ -9,11 +9,13 @@ from kapi.api.user import User
 from kapi.base.jwt import KeySet, SigningKey, read_public_keys
 from kapi.base.tls import server_context, trust_clients_of
 from kapi.base.trust import Authorities
+from kapi.codec import json
 from kapi.controlplane.bootstrap import ADMIN, MASTERS
 from kapi.controlplane.options import OptionError
 from kapi.server.authn.authenticator import Anonymous, Authenticator
 from kapi.server.authn.bootstraptokens import BootstrapTokens
 from kapi.server.authn.certificate import ClientCertificates
+from kapi.server.authn.frontproxy import FrontProxy
 from kapi.server.authn.serviceaccounts import ServiceAccountTokens
 from kapi.server.authn.tokenfile import read_token_file
 from kapi.server.authn.tokenissuer import TokenIssuer
@@ -21,7 +23,7 @@ from kapi.server.authn.tokens import StaticTokens, TokenSources
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kapi.base.clock import Clock
@@ -43,6 +45,7 @@ class Authentication:
         self._signing_key = SigningKey(options.service_account_signing_key_file or credentials.account_key)
         with _refusing("--client-ca-file", options.client_ca_file):
             self._clients = ClientCertificates(self._read_authorities(), clock)
+        self._proxy = self._front_proxy(clock)
         keys = self._account_keys()
         audiences = options.audiences
         self._token_file: StaticTokens | None = None
@@ -66,25 +69,40 @@ class Authentication:
                 ServiceAccountTokens(keys, lookup, options.issuers, audiences, clock),
                 *([BootstrapTokens(lookup, audiences, clock)] if options.enable_bootstrap_token_auth else []),
             ),
+            *([self._proxy] if self._proxy is not None else []),
             self._clients,
             anonymous=Anonymous(enabled=options.anonymous_auth is not False),
         )
 
-    @property
-    def client_authorities(self) -> bytes:
-        """The PEM of the authorities of client certificates."""
+    def published(self) -> dict[str, str]:
+        """Return what extension API servers are told, in the ConfigMap extension-apiserver-authentication."""
         assert self._clients.authorities is not None
-        return self._clients.authorities.pem
+        data = {"client-ca-file": self._clients.authorities.pem.decode()}
+        if self._proxy is None:
+            return data
+        headers = self._options.proxy_headers
+        lists = {
+            "requestheader-allowed-names": headers.allowed_names,
+            "requestheader-username-headers": headers.username,
+            "requestheader-uid-headers": headers.uid,
+            "requestheader-group-headers": headers.group,
+            "requestheader-extra-headers-prefix": headers.extra_prefix,
+        }
+        data |= {key: json.encode(list(names)).decode() for key, names in lists.items()}
+        return {**data, "requestheader-client-ca-file": self._proxy.authorities.pem.decode()}
 
     def server_context(self) -> ssl.SSLContext:
         """Return the TLS context of the server."""
         return server_context(self._credentials.server, client_authorities=self._authority_files())
 
-    def watch(self, files: FileWatch, tls: ssl.SSLContext) -> None:
-        """Re-read files of this server when they change; `tls` is the context it listens with."""
+    def watch(self, files: FileWatch, tls: ssl.SSLContext, publish: Callable[[dict[str, str]], None]) -> None:
+        """Re-read files of this server when they change.
+
+        `tls` is the context it listens with; `publish` is called with what extension API servers are told.
+        """
         server = self._credentials.server
         files.add("serving-certificate", (server.certificate, server.key), lambda: self._reload_serving(tls))
-        files.add("client-ca", self._authority_files(), lambda: self._reload_authorities(tls))
+        files.add("client-ca", self._authority_files(), lambda: self._reload_authorities(tls, publish))
 
         tokens, path = self._token_file, self._options.token_auth_file
         if tokens is not None and path is not None:
@@ -96,9 +114,45 @@ class Authentication:
         server_context(server)
         tls.load_cert_chain(server.certificate, server.key)
 
-    def _reload_authorities(self, tls: ssl.SSLContext) -> None:
-        self._clients.authorities = self._read_authorities()
+    def _reload_authorities(self, tls: ssl.SSLContext, publish: Callable[[dict[str, str]], None]) -> None:
+        clients = self._read_authorities()
+        if self._proxy is not None and self._options.requestheader_client_ca_file is not None:
+            proxies = Authorities.read(self._options.requestheader_client_ca_file)
+            self._check_overlap(clients, proxies)
+            self._proxy.authorities = proxies
+        self._clients.authorities = clients
         trust_clients_of(tls, self._authority_files())
+        publish(self.published())
+
+    def _front_proxy(self, clock: Clock) -> FrontProxy | None:
+        options, path = self._options, self._options.requestheader_client_ca_file
+        given = {
+            "--requestheader-username-headers": options.requestheader_username_headers,
+            "--requestheader-uid-headers": options.requestheader_uid_headers,
+            "--requestheader-group-headers": options.requestheader_group_headers,
+            "--requestheader-extra-headers-prefix": options.requestheader_extra_headers_prefix,
+            "--requestheader-allowed-names": options.requestheader_allowed_names,
+        }
+        for flag, names in given.items():
+            if any(not name.strip() for name in names):
+                raise OptionError(f"{flag}: an empty name; expected names by commas")
+            if names and path is None:
+                raise OptionError(f"{flag} has no effect without --requestheader-client-ca-file FILE")
+        if path is None:
+            return None
+        with _refusing("--requestheader-client-ca-file", path):
+            proxies = Authorities.read(path)
+        assert self._clients.authorities is not None
+        self._check_overlap(self._clients.authorities, proxies)
+        return FrontProxy(proxies, options.proxy_headers, clock)
+
+    def _check_overlap(self, clients: Authorities, proxies: Authorities) -> None:
+        if not self._options.requestheader_allowed_names and clients.overlap(proxies):
+            raise OptionError(
+                "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
+                "--requestheader-allowed-names must be specified to ensure regular client certificates cannot set "
+                "authenticating proxy headers for arbitrary users"
+            )
 
     def _account_keys(self) -> KeySet:
         """Return the keys that verify service account tokens: those of files, and the one that signs."""
@@ -114,11 +168,17 @@ class Authentication:
         return KeySet((keys | {own.id: keys.get(own.id, own)}).values())
 
     def _authority_files(self) -> tuple[Path, ...]:
+        """The files of all authorities that are named in handshakes."""
+        proxies = self._options.requestheader_client_ca_file
+        return (*self._client_authority_files(), *([proxies] if proxies is not None else []))
+
+    def _client_authority_files(self) -> tuple[Path, ...]:
         given = self._options.client_ca_file
         return (self._credentials.authority, *([given] if given is not None else []))
 
     def _read_authorities(self) -> Authorities:
-        return Authorities(b"".join(Authorities.read(path).pem.rstrip() + b"\n" for path in self._authority_files()))
+        pems = [Authorities.read(path).pem for path in self._client_authority_files()]
+        return Authorities(b"".join(pem.rstrip() + b"\n" for pem in pems))
 
 
 @contextlib.contextmanager

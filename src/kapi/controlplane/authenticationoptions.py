@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kapi.server.authn.frontproxy import ProxyHeaders
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,6 +26,14 @@ class AuthenticationOptions:
     """True if Secrets of type bootstrap.kubernetes.io/token in kube-system are tokens."""
     anonymous_auth: bool | None = None
     """False if requests without credentials are refused; None: nothing was said, and they are allowed."""
+    requestheader_client_ca_file: Path | None = None
+    """Authorities of front proxies, whose headers name the user of a request."""
+    requestheader_allowed_names: tuple[str, ...] = ()
+    """The common names of the certificates that may use the headers; none: all."""
+    requestheader_username_headers: tuple[str, ...] = ()
+    requestheader_uid_headers: tuple[str, ...] = ()
+    requestheader_group_headers: tuple[str, ...] = ()
+    requestheader_extra_headers_prefix: tuple[str, ...] = ()
     service_account_issuer: tuple[str, ...] = ()
     """The issuers of service account tokens that are accepted; the first one is that of new tokens."""
     service_account_signing_key_file: Path | None = None
@@ -38,6 +48,18 @@ class AuthenticationOptions:
     """The address of the keys in the discovery document; empty for this server's."""
     api_audiences: tuple[str, ...] = ()
     """The audiences of this server; none: the issuers."""
+
+    @property
+    def proxy_headers(self) -> ProxyHeaders:
+        """The headers of front proxies: those that are given, or the usual ones."""
+        usual = ProxyHeaders()
+        return ProxyHeaders(
+            self.requestheader_username_headers or usual.username,
+            self.requestheader_uid_headers or usual.uid,
+            self.requestheader_group_headers or usual.group,
+            self.requestheader_extra_headers_prefix or usual.extra_prefix,
+            self.requestheader_allowed_names,
+        )
 
     @property
     def issuers(self) -> tuple[str, ...]:

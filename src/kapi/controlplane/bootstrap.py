@@ -165,15 +165,15 @@ async def ensure_objects(
     port: int,
     service_cidrs: Sequence[str] = (DEFAULT_SERVICE_CIDR,),
     *,
-    client_ca: str = "",
+    authentication: dict[str, str] | None = None,
 ) -> None:
     """Create the objects that every cluster has; what exists stays as it is, but for what describes this server.
 
-    `port` is the port of this server, `client_ca` the CA of client certificates in PEM.
+    `port` is the port of this server, `authentication` what extension API servers are told.
     """
     work: list[Coroutine[None, None, object]] = [
         _ensure_default(transport, port, service_cidrs),
-        _ensure_system(transport, client_ca),
+        _ensure_system(transport, authentication or {}),
     ]
     work += [_ensure_namespace(transport, name) for name in ("kube-public", "kube-node-lease")]
     for name, value, description in _PRIORITY_CLASSES:
@@ -200,15 +200,20 @@ async def _ensure_default(transport: InProcessTransport, port: int, service_cidr
         _log.warning("the Service kubernetes cannot be created", error=str(error))
 
 
-async def _ensure_system(transport: InProcessTransport, client_ca: str) -> None:
-    """Ensure kube-system, and in it the CA by which extension API servers verify client certificates."""
+async def _ensure_system(transport: InProcessTransport, authentication: dict[str, str]) -> None:
+    """Ensure kube-system, and in it what extension API servers need to authenticate clients."""
     await _ensure_namespace(transport, SYSTEM_NAMESPACE)
-    if not client_ca:
-        return
-    data = {"client-ca-file": client_ca}
+    if authentication:
+        await publish_authentication(transport, authentication)
+
+
+async def publish_authentication(transport: InProcessTransport, data: dict[str, str]) -> None:
+    """Ensure that the ConfigMap extension-apiserver-authentication says how this server authenticates clients."""
     path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
     found = await ensure_object(transport, path, {"metadata": {"name": AUTHENTICATION_CONFIG}, "data": data})
-    if found is not None and found.get("data", {}).get("client-ca-file") != client_ca:
+    if found is not None and (found.get("data") or {}).items() >= data.items():
+        return
+    if found is not None:
         await _send(transport, "PATCH", f"{path}/{AUTHENTICATION_CONFIG}", {"data": data}, MERGE_PATCH)
 
 

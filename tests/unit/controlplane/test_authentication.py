@@ -19,6 +19,7 @@ from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.options import OptionError, Options
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
 
 def options(folder, **more):
@@ -290,3 +291,54 @@ def test_start_is_refused_with_a_key_file_that_cannot_be_used(tmp_path, field, f
     given = (path,) if field == "service_account_key_file" else path
     with pytest.raises(OptionError, match=rf"^{flag} {path}"):
         run_plane(options(tmp_path, **{field: given}), no_check)
+
+
+def test_front_proxy_is_configured_and_published(tmp_path):
+    proxies = new_authority("proxies")
+    path = tmp_path / "proxies.crt"
+    path.write_bytes(proxies.pem)
+
+    async def check(plane):
+        context = showing(plane, proxies.issue("proxy"), tmp_path)
+        headers = ["X-Remote-User: alice", "X-Remote-Group: system:masters", "X-Remote-Group: a, b"]
+        status, review = await ask(plane, "POST", WHOAMI, context=context, body="{}", headers=headers)
+        assert status == 201
+        groups = ["system:masters", "a, b", "system:authenticated"]
+        assert review["status"]["userInfo"] == {"username": "alice", "groups": groups}
+        assert (await ask(plane, context=context))[0] == 401
+
+        async def data():
+            reply = await plane.transport.request("GET", CONFIG)
+            return json.loads(await reply.read())["data"]
+
+        told = await data()
+        assert told.pop("client-ca-file").encode() == (plane.options.data_dir / "pki" / "ca.crt").read_bytes()
+        assert told == {
+            "requestheader-allowed-names": '["proxy"]',
+            "requestheader-client-ca-file": proxies.pem.decode(),
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-uid-headers": '["X-Remote-Uid"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+        }
+        other = new_authority("others")
+        path.write_bytes(other.pem)
+
+        async def is_published():
+            return (await data())["requestheader-client-ca-file"] == other.pem.decode()
+
+        await until(is_published)
+        assert (await ask(plane, context=context, headers=headers))[0] == 401
+
+    run_plane(options(tmp_path, requestheader_client_ca_file=path, requestheader_allowed_names=("proxy",)), check)
+
+
+def test_start_is_refused_if_every_client_could_be_a_front_proxy(tmp_path):
+    path = tmp_path / "ca.crt"
+    path.write_bytes(new_authority().pem)
+    with pytest.raises(OptionError, match="contain overlapping certificates"):
+        run_plane(options(tmp_path, requestheader_client_ca_file=path, client_ca_file=path), no_check)
+    with pytest.raises(OptionError, match="--requestheader-group-headers: an empty name"):
+        run_plane(options(tmp_path, requestheader_client_ca_file=path, requestheader_group_headers=(" ",)), no_check)
+    with pytest.raises(OptionError, match="no effect without --requestheader-client-ca-file"):
+        run_plane(options(tmp_path, requestheader_group_headers=("X-Group",)), no_check)

@@ -63,12 +63,12 @@ async def test_service_follows_the_port_of_the_server(api):
 async def test_ca_of_clients_is_published_and_follows_the_ca(api):
     path = f"{NS}/kube-system/configmaps/extension-apiserver-authentication"
     assert (await api.get(path)).status == 404
-    await ensure_objects(api.transport, 6443, client_ca="first")
+    await ensure_objects(api.transport, 6443, authentication={"client-ca-file": "first"})
     assert (await api.get(path))["data"] == {"client-ca-file": "first"}
-    await ensure_objects(api.transport, 6443, client_ca="second")
+    await ensure_objects(api.transport, 6443, authentication={"client-ca-file": "second"})
     assert (await api.get(path))["data"] == {"client-ca-file": "second"}
     before = api.revision
-    await ensure_objects(api.transport, 6443, client_ca="second")
+    await ensure_objects(api.transport, 6443, authentication={"client-ca-file": "second"})
     assert api.revision == before
 
 

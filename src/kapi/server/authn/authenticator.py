@@ -89,17 +89,20 @@ class Authenticator:
 
     def identify(self, request: Request) -> User | None:
         """Return the user by what comes first and is known locally; None when that does not recognize the request."""
-        try:
-            for ask in self._first:
+        for ask in self._first:
+            try:
                 user = ask(request)
-                if user is not None:
-                    return user if AUTHENTICATED in user.groups else authenticated(user)
-            if self._all_first and (token := bearer_token(request.headers.get("authorization"))):
+            except Unauthorized:
+                # Other members may recognize it.
+                continue
+            if user is not None:
+                return user if AUTHENTICATED in user.groups else authenticated(user)
+        if self._all_first and (token := bearer_token(request.headers.get("authorization"))):
+            try:
                 found = self._tokens.known(token)
-                return None if found is None else authenticated(found.user)
-        except (Unauthorized, InvalidToken):
-            # Other members may recognize it.
-            return None
+            except InvalidToken:
+                return None
+            return None if found is None else authenticated(found.user)
         return None
 
     async def authenticate(self, request: Request) -> User:
