@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kapi.api.fielderror import OMITTED
+from kapi.api.limits import REPORTED_ERROR_BYTES, REPORTED_ERRORS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -247,18 +250,36 @@ class Invalid(ApiError):
 
     @classmethod
     def of(cls, kind: GroupKind, name: str, errors: Sequence[FieldError]) -> Invalid:
-        """The field errors of one object, in the words Kubernetes uses."""
-        texts = list(dict.fromkeys(str(error) for error in errors))
+        """The field errors of one object, in the words Kubernetes uses.
+
+        Kubernetes reports all of them. Here an answer has the first few hundred and the number of the others.
+        """
+        shown = _reported(errors)
+        texts = list(dict.fromkeys(str(error) for error in shown))
+        if len(shown) < len(errors):
+            texts.append(f"{len(errors) - len(shown)} more errors")
         text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
         return cls(
             f'{kind} "{name}" is invalid: {text}',
-            details=_details(name, kind.group, kind.kind, causes=[error.cause() for error in errors]),
+            details=_details(name, kind.group, kind.kind, causes=[error.cause() for error in shown]),
         )
 
     @classmethod
     def generic(cls) -> Invalid:
         """A patch that could not be applied; the real server does not say why either."""
         return cls("the server rejected our request due to an error in our request", details={})
+
+
+def _reported(errors: Sequence[FieldError]) -> list[FieldError]:
+    """The errors that an answer describes; the first one always, whatever its size."""
+    shown: list[FieldError] = []
+    left = REPORTED_ERROR_BYTES
+    for error in errors:
+        if error is OMITTED or (shown and left < 0) or len(shown) == REPORTED_ERRORS:
+            break
+        left -= len(error.field) + len(error.body)
+        shown.append(error)
+    return shown
 
 
 class TooManyRequests(ApiError):

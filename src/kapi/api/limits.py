@@ -22,6 +22,22 @@ JSON_DEPTH: Final = 256
 """Nested arrays and objects. kube-apiserver allows 10,000; we stop where a walker that spends three Python frames a
 level still fits under the interpreter's limit of 1,000. Real objects stay far below: deep CRD schemas reach 60."""
 
+OBJECT_DEPTH: Final = JSON_DEPTH - 8
+"""Nested arrays and objects of one stored object, its managedFields included. What surrounds an object in a list, a
+watch event, a Table or a review takes up to 8 more, so that no client is sent what it could not send back."""
+
+OFF_LOOP_BYTES: Final = 16 * 1024
+"""From this size on an object is patched, merged and validated in a thread: that may take 10 ms."""
+
+ERROR_BYTES: Final = 2 * MIB
+"""The errors of one object that are described, with 200 bytes for each besides its text; the others are counted."""
+
+REPORTED_ERRORS: Final = 250
+"""Field errors in one answer. kube-apiserver reports all of them, which can be hundreds of megabytes."""
+
+REPORTED_ERROR_BYTES: Final = 256 * 1024
+"""The texts of the field errors in one answer; the first is reported in any case."""
+
 JSON_EXPLAINED_BYTES: Final = 64 * 1024
 """Bodies up to this size get the exact wording of a syntax error; the scanner that finds it is not fast."""
 
@@ -61,6 +77,9 @@ PATCH_OPERATIONS: Final = 10_000
 
 PATCH_COPY_BYTES: Final = BODY_BYTES
 """What the `copy` operations of one JSON patch may add up to."""
+
+PATCH_MOVED_ITEMS: Final = 20_000_000
+"""Items of lists that the operations of one JSON patch may move, by inserting and removing before them: 10 ms."""
 
 SELECTOR_TERMS: Final = 1000
 """Terms of a label or field selector in a URL, and values of its `in` and `notin`. kube-apiserver has no limit; URLs

@@ -11,13 +11,12 @@ What is written is plain UTF-8. Go escapes `<`, `>` and `&` in strings; both for
 from __future__ import annotations
 
 import json as stdlib
-from array import array
-from itertools import accumulate
 from math import isinf
 from typing import Any, Final
 
 import msgspec
 
+from kapi.api.depth import nests_deeper
 from kapi.api.go.text import quote
 from kapi.api.go.types import unmarshal_error
 from kapi.api.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTERS, STRICT_PROBLEMS
@@ -30,10 +29,6 @@ _INT64_MAX: Final = 2**63 - 1
 # Every digit becomes `0`, so one search finds any run of 19 digits: the shortest integer that can leave int64.
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * 19
-
-# Opening brackets become +1, closing ones -1, for a running sum; everything else is deleted first.
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _float(text: str) -> int | float:
@@ -64,8 +59,8 @@ def decode(data: bytes) -> Any:
     Raises:
         DecodeError: the document is malformed, or breaks a limit.
     """
-    if data.count(b"{") + data.count(b"[") > JSON_DEPTH:
-        _check_depth(data)
+    if nests_deeper(data, JSON_DEPTH):
+        raise DecodeError("exceeded max depth")
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -115,16 +110,6 @@ def _find_duplicates(value: Any, path: str, found: dict[str, None]) -> None:
         for index, child in enumerate(value):
             if isinstance(child, list):
                 _find_duplicates(child, f"{path}[{index}]", found)
-
-
-def _check_depth(data: bytes) -> None:
-    """Refuse a document that nests too deep, without parsing it: strings are cut out, then brackets are summed."""
-    if b"\\" in data:
-        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside_strings = b"".join(data.split(b'"')[::2])
-    steps = array("b", outside_strings.translate(_STEPS, _NOT_BRACKETS))
-    if max(accumulate(steps), default=0) > JSON_DEPTH:
-        raise DecodeError("exceeded max depth")
 
 
 def _within_int64(value: Any) -> Any:

@@ -78,6 +78,7 @@ class Write:
         "name",
         "namespace",
         "now",
+        "object_bytes",
         "old",
         "operation",
         "options",
@@ -135,6 +136,8 @@ class Write:
         self.now = now
         self.old: HubObject | None = None
         """The object as it is stored, in the version of the store; None until it is loaded, and on create."""
+        self.object_bytes = 0
+        """The size of the wanted object as JSON, as far as it is stored; known once it is decoded."""
         self.warnings: list[str] = [] if warnings is None else warnings
         """Texts for `Warning` headers; hooks and plug-ins append."""
         self.audit_annotations: dict[str, str] = {} if audit_annotations is None else audit_annotations

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from kapi.api import names
+from kapi.api.limits import OFF_LOOP_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,6 +82,9 @@ class Strategy:
     """The kind is defined by a user, not built in."""
     allows_any_finalizer: ClassVar[bool] = False
     """Finalizers need no domain, as in groups that extension API servers serve in Kubernetes."""
+    validates_off_loop_from: ClassVar[int] = OFF_LOOP_BYTES
+    """Objects of at least so many bytes are validated in a thread, because it takes long enough to delay other
+    requests. The `validate_*` hooks must not read through the write's `lookup` then."""
     validates_by_schema: ClassVar[bool] = False
     """Objects are validated by the kind's schema as well: for kinds that have no `validate_create` of their own."""
 
@@ -139,13 +143,6 @@ class Strategy:
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
         """The problems of a name (or generateName prefix), as sentences. Default: DNS subdomain."""
         return names.dns_subdomain(name, prefix=prefix)
-
-    def validates_off_loop(self, obj: Object) -> bool:
-        """Return True if validating this object may take long enough to delay other requests.
-
-        Its `validate_*` hooks then run in a thread and must not read through the write's `lookup`.
-        """
-        return False
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Advice about an accepted object, for `Warning` headers."""

@@ -20,10 +20,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from kapi.api.errors import AlreadyExists, Conflict, Invalid, NotFound, PlainError, RequestEntityTooLarge
-from kapi.api.fielderror import invalid
+from kapi.api.depth import nests_deeper
+from kapi.api.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Invalid,
+    NotFound,
+    PlainError,
+    RequestEntityTooLarge,
+)
+from kapi.api.fielderror import bounded, invalid
 from kapi.api.go.text import quote
-from kapi.api.limits import OBJECT_BYTES
+from kapi.api.limits import OBJECT_BYTES, OBJECT_DEPTH
 from kapi.api.meta import GroupKind, format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import annotation_size_errors, validate_object_meta, validate_object_meta_update
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
+    from kapi.api.errors import ApiError
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Item
@@ -159,18 +169,32 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
 
 
 def _check_size(write: Write, scope: UpdateScope, obj: HubObject) -> None:
-    """Refuse an object that is too large to be stored before any further work that grows with its size.
+    """Refuse an object that is too large or too deep to be stored before any further work that grows with its size.
 
     The store checks the bytes that it is given once more. The digits of a resourceVersion are not among them.
     """
-    if len(_encode(scope.stored_part(obj))) <= OBJECT_BYTES + MAX_REVISION_DIGITS:
-        return
+    try:
+        data = _encode(scope.stored_part(obj))
+    except RecursionError:
+        raise _too_deep() from None
+    write.object_bytes = len(data)
+    if len(data) > OBJECT_BYTES + MAX_REVISION_DIGITS:
+        raise _too_large(write, scope, obj)
+    if nests_deeper(data, OBJECT_DEPTH):
+        raise _too_deep()
+
+
+def _too_large(write: Write, scope: UpdateScope, obj: HubObject) -> ApiError:
     metadata = obj["metadata"]
     errors = annotation_size_errors(metadata.get("annotations") or {}, "metadata.annotations")
     errors += scope.strategy.size_errors(obj)
     if errors:
-        raise Invalid.of(write.store.group_kind, metadata.get("name", ""), errors)
-    raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
+        return Invalid.of(write.store.group_kind, metadata.get("name", ""), errors)
+    return RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(f"the object nests deeper than {OBJECT_DEPTH} levels: exceeded max depth")
 
 
 def _applies_nothing(write: Write, obj: Object, old: Object) -> bool:
@@ -283,9 +307,12 @@ def create_errors(write: Write, obj: Object) -> list[FieldError]:
 
 
 async def _validate(write: Write, obj: Object, errors: Callable[[], list[FieldError]]) -> None:
-    """Raise Invalid; kinds whose validation may take long are validated off the event loop."""
+    """Raise Invalid. Large objects are validated off the event loop, and their errors take a bounded memory."""
     store = write.store
-    found = await asyncio.to_thread(errors) if store.strategy.validates_off_loop(obj) else errors()
+    if write.object_bytes < store.strategy.validates_off_loop_from:
+        found = errors()
+    else:
+        found = await asyncio.to_thread(bounded, errors)
     if found:
         raise Invalid.of(store.group_kind, obj["metadata"].get("name", ""), found)
 

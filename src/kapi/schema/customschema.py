@@ -69,7 +69,7 @@ class CustomSchema:
         obj.pop("status", None)
 
     def default(self, obj: Object) -> None:
-        """Fill in defaults, in place."""
+        """Fill in defaults, in place; `DefaultsTooLarge` when they alone take more than an object may."""
         if self._default is not None:
             self._default(obj)
 

@@ -4,6 +4,9 @@ Where it differs from the RFC: `replace` of a missing key of an object adds it; 
 lists may be negative, counted from the end; `test` for null passes when the key is missing; what stands before the
 first slash of a path is ignored. Operations are decoded once and may then be applied again and again, as happens when
 a write loses a race.
+
+What a patch costs is bounded: its operations, the bytes it copies, the items of lists it moves, and the depth of the
+document, which operations can nest level by level.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kapi.api.depth import nests_deeper
 from kapi.api.errors import RequestEntityTooLarge
 from kapi.api.go.types import json_type, unmarshal_error
-from kapi.api.limits import PATCH_COPY_BYTES, PATCH_OPERATIONS
-from kapi.api.patch.mergepatch import PatchApplyError, PatchDecodeError
+from kapi.api.limits import JSON_DEPTH, PATCH_COPY_BYTES, PATCH_MOVED_ITEMS, PATCH_OPERATIONS
+from kapi.api.patch.mergepatch import PatchApplyError, PatchDecodeError, PatchTooDeep
 
-__all__ = ["Operation", "PatchApplyError", "PatchDecodeError", "apply", "decode_operations"]
+__all__ = ["Operation", "PatchApplyError", "PatchDecodeError", "PatchTooDeep", "apply", "decode_operations"]
 
 _MISSING: Final = object()
 _is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
@@ -100,13 +104,21 @@ def _pointer(path: Any) -> Pointer | None:
 
 
 def apply(doc: Any, operations: list[Operation]) -> Any:
-    """The document after all operations, in order; raises PatchApplyError, and then nothing has happened."""
+    """The document after all operations, in order; raises PatchApplyError, and then nothing has happened.
+
+    A patch that costs too much is a RequestEntityTooLarge, and one that nests too deep a PatchTooDeep.
+    """
     run = _Run(doc)
-    for operation in operations:
-        step = _STEPS.get(operation.kind)
-        if step is None:
-            raise PatchApplyError(f"Unexpected kind: {operation.kind}")
-        step(run, operation)
+    try:
+        for operation in operations:
+            step = _STEPS.get(operation.kind)
+            if step is None:
+                raise PatchApplyError(f"Unexpected kind: {operation.kind}")
+            step(run, operation)
+        if run.has_nested and nests_deeper(_encode(run.document), JSON_DEPTH):
+            raise PatchTooDeep
+    except RecursionError:
+        raise PatchTooDeep from None
     return run.document
 
 
@@ -118,8 +130,11 @@ class _Run:
 
     def __init__(self, document: Any) -> None:
         self.document = document
+        self.has_nested = False
+        """True if a map or a list was put anywhere: only then can the document have become deeper."""
         self._owned: set[int] = set()
         self._copied_bytes = 0
+        self._moved_items = 0
 
     def _own(self, container: Container) -> Container:
         if id(container) in self._owned:
@@ -175,6 +190,7 @@ class _Run:
         container, part = self._writable(operation.path)
         key, _ = _lookup(container, part)
         container[key] = value
+        self.has_nested = self.has_nested or isinstance(value, (dict, list))
 
     def move(self, operation: Operation) -> None:
         """Remove from one place, add at another."""
@@ -205,19 +221,31 @@ class _Run:
         if absent or not _is_equal(current, operation.value):
             raise PatchApplyError("test failed")
 
+    def _move(self, items: int) -> None:
+        """Count the items of a list that change their place; thousands of operations may each move all of them."""
+        self._moved_items += items
+        if self._moved_items > PATCH_MOVED_ITEMS:
+            what = f"the operations of the JSON patch move more than {PATCH_MOVED_ITEMS} items of lists"
+            raise RequestEntityTooLarge(what)
+
     def _insert(self, pointer: Pointer | None, value: Any) -> None:
         container, part = self._writable(pointer)
+        self.has_nested = self.has_nested or isinstance(value, (dict, list))
         if isinstance(container, dict):
             container[part] = value
         elif part == "-":
             container.append(value)
         else:
-            container.insert(_index(part, len(container) + 1), value)
+            index = _index(part, len(container) + 1)
+            self._move(len(container) - index)
+            container.insert(index, value)
 
     def _take(self, pointer: Pointer | None) -> Any:
         container, part = self._writable(pointer)
         if isinstance(container, list):
-            return container.pop(_index(part, len(container)))
+            index = _index(part, len(container))
+            self._move(len(container) - index)
+            return container.pop(index)
         if part not in container:
             raise PatchApplyError(f"Unable to remove nonexistent key: {part}")
         return container.pop(part)

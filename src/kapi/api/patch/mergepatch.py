@@ -5,6 +5,7 @@
     ├── PatchFormatError    a directive of a strategic patch is malformed: 400, the text is the whole message
     ├── PatchApplyError     a JSON patch does not fit the object: 422, and kube-apiserver hides the text
     ├── PatchContentError   a strategic patch does not fit the object: 422, the text hidden likewise
+    ├── PatchTooDeep        the result nests deeper than a body may: 400, as for such a body
     └── PatchInternalError  what kube-apiserver answers with a bare 500, the text is the whole message
 
 All patches are functions on decoded JSON that leave their arguments as they were. The result shares what did not change
@@ -40,6 +41,13 @@ class PatchApplyError(PatchError):
 
 class PatchContentError(PatchError):
     """The patch contradicts itself or the object."""
+
+
+class PatchTooDeep(PatchError):
+    """The result of a patch nests deeper than a document may."""
+
+    def __init__(self) -> None:
+        super().__init__("exceeded max depth")
 
 
 class PatchInternalError(PatchError):

@@ -14,6 +14,7 @@ and `field_values` are for items that these returned.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from kapi.api.errors import Forbidden, TooManyRequests
@@ -22,6 +23,7 @@ from kapi.registry.custom.conversion import relabel
 from kapi.registry.custom.watcher import ConvertingWatcher
 from kapi.registry.encoding import HubObject, StoredObject, copy_of, decode, encode, head_of, owners_of
 from kapi.registry.store import ReadyItem, Store
+from kapi.schema.structural.defaulting import DefaultsTooLarge
 from kapi.storage.interface import Check, RevisionMismatch
 
 if TYPE_CHECKING:
@@ -187,7 +189,10 @@ class CustomStore(Store):
         schema = self.schemas.get(obj["apiVersion"])
         if schema is not None:
             schema.coerce(obj, lenient=True)
-            schema.default(obj)
+            # A definition may have got large defaults after many items were stored. The object is served with those
+            # that fit, since an error would make every list of the kind fail; writing it back is refused.
+            with suppress(DefaultsTooLarge):
+                schema.default(obj)
         return obj
 
     def _pruned(self, obj: Object) -> Object:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from kapi.api import names
+from kapi.api.errors import RequestEntityTooLarge
 from kapi.api.go.text import quote
 from kapi.api.jsonpath.path import JSONPathError, Path, compile_path
+from kapi.api.limits import OBJECT_BYTES
 from kapi.api.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, validate_object_meta_update
 from kapi.registry.strategy import Strategy
+from kapi.schema.structural.defaulting import DefaultsTooLarge
 
 if TYPE_CHECKING:
     from kapi.api.fielderror import FieldError
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from kapi.registry.request import Write
     from kapi.schema.customschema import CustomSchema
 
-LARGE_BYTES = 64 * 1024
-
-_encode = msgspec.json.Encoder().encode
 _STANDARD_FINALIZERS = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER, "kubernetes"})
 _PREFER = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 
@@ -48,8 +46,11 @@ class CustomStrategy(Strategy):
         self.selectable_fields = tuple(self._selectable)
 
     def default(self, obj: Object) -> None:
-        """The defaults of the schema."""
-        self._schema.default(obj)
+        """Fill in the defaults of the schema; RequestEntityTooLarge if they alone take more than an object may."""
+        try:
+            self._schema.default(obj)
+        except DefaultsTooLarge:
+            raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}") from None
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Schema, lists, rules and the numbers of the scale sub-resource."""
@@ -69,10 +70,6 @@ class CustomStrategy(Strategy):
 
     def _scale_status_errors(self, obj: Object) -> list[FieldError]:
         return [] if self.scale is None else self.scale.status_errors(obj)
-
-    def validates_off_loop(self, obj: Object) -> bool:
-        """Large objects: rules may visit every part of them, and each other part for each part."""
-        return len(_encode(obj)) > LARGE_BYTES
 
     def generation_changed(self, obj: Object, old: Object) -> bool:
         """Anything but metadata counts; status does not reach this far where it has its own endpoint."""

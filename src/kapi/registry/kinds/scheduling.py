@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import Forbidden
@@ -24,6 +25,8 @@ class PriorityClassStrategy(Strategy):
     """The rules of PriorityClass."""
 
     tracks_generation = True
+    validates_off_loop_from = sys.maxsize
+    """Never: the other classes are read."""
 
     def default(self, obj: Object) -> None:
         """Higher priorities may push lower ones out."""

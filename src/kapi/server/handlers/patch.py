@@ -170,6 +170,8 @@ def _json_patch(obj: Object, operations: list[jsonpatch.Operation]) -> Any:
         return jsonpatch.apply(obj, operations)
     except patches.PatchApplyError:
         raise Invalid.generic() from None
+    except patches.PatchTooDeep as error:
+        raise BadRequest(f"error applying patch: {error}") from None
 
 
 def _strategic(obj: Object, document: Object, schema: ObjectSchema) -> Any:
