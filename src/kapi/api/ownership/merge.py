@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kapi.api.ownership.shape import Shape
 
 _MISSING: Final[Any] = object()
+_ORDINARY_DEPTH: Final = 16
 
 
 def same(shape: Shape, one: Any, other: Any) -> bool:
@@ -66,28 +67,38 @@ def compare(shape: Shape, old: Any, new: Any) -> Comparison:
     return Comparison(removed or LEAF, modified or LEAF, added or LEAF)
 
 
-def _compare(shape: Shape, old: Any, new: Any) -> Changes | None:
+def _compare(shape: Shape, old: Any, new: Any, depth: int = 0) -> Changes | None:
     if old is _MISSING:
         return (None, None, _all(shape, new))
     if new is _MISSING:
         return (_all(shape, old), None, None)
-    if same(shape, old, new):
+    if _is_compared_whole(depth) and same(shape, old, new):
         return None
     kind = shape.kind
     if kind == ANY:
-        return _compare_any(shape, old, new)
+        # Here and not in a function of its own, to take fewer frames of the stack for deep objects.
+        before, after = shape.part(old), shape.part(new)
+        if before is not after:
+            return _compare_types(before, after, old, new)
+        shape, kind = before, before.kind
     if kind <= LAST_LEAF or (not old and not new):
-        return _MODIFIED
+        return None if same(shape, old, new) else _MODIFIED
     if kind == STRUCT:
-        return _compare_structs(shape, old or {}, new or {})
-    return _compare_lists(shape, old or [], new or [])
+        return _compare_structs(shape, old or {}, new or {}, depth + 1)
+    return _compare_lists(shape, old or [], new or [], depth + 1)
 
 
-def _compare_any(shape: Shape, old: Any, new: Any) -> Changes | None:
-    """Values that may be of different types: then the keys of a map come or go, and the place itself is modified."""
-    before, after = shape.part(old), shape.part(new)
-    if before is after:
-        return _compare(before, old, new)
+def _is_compared_whole(depth: int) -> bool:
+    """Return True if values at this depth are compared as a whole before they are walked.
+
+    It is the fast way to see that nothing changed. But a change in the last place of a large value at depth 200 would
+    be looked for 200 times; so below the depth of ordinary objects it is done at powers of two only.
+    """
+    return depth < _ORDINARY_DEPTH or not depth & (depth - 1)
+
+
+def _compare_types(before: Shape, after: Shape, old: Any, new: Any) -> Changes:
+    """Values of different types: the keys of a map come or go, and the place itself is modified."""
     removed = _all(before, old) if before.kind == STRUCT else None
     added = _all(after, new) if after.kind == STRUCT else None
     return (_without_self(removed), LEAF, _without_self(added))
@@ -157,7 +168,7 @@ class _Found:
         return None
 
 
-def _compare_structs(shape: Shape, old: dict[str, Any], new: dict[str, Any]) -> Changes | None:
+def _compare_structs(shape: Shape, old: dict[str, Any], new: dict[str, Any], depth: int) -> Changes | None:
     found = _Found()
     fields, present = shape.fields, shape.present
     for name, before in old.items():
@@ -168,14 +179,14 @@ def _compare_structs(shape: Shape, old: dict[str, Any], new: dict[str, Any]) -> 
         if after is _MISSING and name in present:
             after = present[name]
         step, inner = fields.get(name) or (f"f:{name}", shape.values)
-        changes = _compare(inner, before, after) if inner else _compare_unknown(before, after)
+        changes = _compare(inner, before, after, depth) if inner else _compare_unknown(before, after)
         if changes is not None:
             found.add(step, changes)
     for name, after in new.items():
         if name not in old:
             before = present.get(name, _MISSING)
             step, inner = fields.get(name) or (f"f:{name}", shape.values)
-            changes = _compare(inner, before, after) if inner else (None, None, LEAF)
+            changes = _compare(inner, before, after, depth) if inner else (None, None, LEAF)
             if changes is not None:
                 found.add(step, changes)
     return found.changes()
@@ -188,13 +199,13 @@ def _compare_unknown(before: Any, after: Any) -> Changes | None:
     return None if before == after else _MODIFIED
 
 
-def _compare_lists(shape: Shape, old: list[Any], new: list[Any]) -> Changes | None:
+def _compare_lists(shape: Shape, old: list[Any], new: list[Any], depth: int) -> Changes | None:
     found = _Found()
     before, after = _by_step(shape, old), _by_step(shape, new)
     for step, items in before.items():
         others = after.get(step, [])
         if len(items) == 1 and len(others) <= 1:
-            changes = _compare_items(shape, items[0], others[0] if others else _MISSING)
+            changes = _compare_items(shape, items[0], others[0] if others else _MISSING, depth)
         else:
             changes = _compare_repeated(shape, items, others)
         if changes is not None:
@@ -214,12 +225,12 @@ def _by_step(shape: Shape, items: list[Any]) -> dict[str, list[Any]]:
     return index
 
 
-def _compare_items(shape: Shape, old: Any, new: Any) -> Changes | None:
+def _compare_items(shape: Shape, old: Any, new: Any, depth: int = 0) -> Changes | None:
     if shape.items is None or shape.kind == SET:
         if old is _MISSING:
             return (None, None, LEAF)
         return (LEAF, None, None) if new is _MISSING else None
-    return _compare(shape.items, old, new)
+    return _compare(shape.items, old, new, depth)
 
 
 def _compare_repeated(shape: Shape, old: list[Any], new: list[Any]) -> Changes | None:
