@@ -45,7 +45,7 @@ DEFAULTS = {
     "many maps": {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,
-        "default": {f"k{number}": [] for number in range(100)},
+        "default": {f"k{number}": {"n": "x" * 50} for number in range(100)},
     },
     "defaults inside a default": {
         "type": "object",
