@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.base.version import VERSION
 from kapi.client.errors import ConfigError
+from kapi.client.files import read_file
 from kapi.client.transport.proxy import names_a_host, without_password
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT: Final = f"kapi/{VERSION} ({platform.system().lower()}/{platform.machine()})"
+MIB: Final = 1024 * 1024
 
 _CREDENTIAL: Final = {"credential": True}
 _SECRET: Final = {"credential": True, "secret": True}
@@ -39,6 +41,10 @@ class ClientConfig:
 
     With `qps` a client sends at most so many requests a second on average, and `burst` at once; without, there is no
     limit: priority and fairness on the server protects it better than clients can.
+
+    What a server can make a client hold in memory is bounded, in bytes after decompression: `max_response_bytes` for
+    one answer, `max_event_bytes` for one event of a watch, `max_list_bytes` for a whole list; a list has at most
+    `max_pages` pages. Zero means no bound. Informers list a collection that is larger than one answer in pages.
 
     Printing a config never shows a secret, and `anonymous` drops all credentials.
     """
@@ -68,6 +74,10 @@ class ClientConfig:
     user_agent: str = USER_AGENT
     qps: float = 0.0
     burst: int = 10
+    max_response_bytes: int = 256 * MIB
+    max_event_bytes: int = 32 * MIB
+    max_list_bytes: int = 4096 * MIB
+    max_pages: int = 100_000
 
     def __post_init__(self) -> None:
         shown = without_password(self.server)
@@ -77,6 +87,9 @@ class ClientConfig:
             raise ConfigError(f"the server's address {shown!r} must not have credentials in it; give them apart")
         if not names_a_host(self.server):
             raise ConfigError(f"the server's address {shown!r} cannot be used: it names no host")
+        for bound in ("max_response_bytes", "max_event_bytes", "max_list_bytes", "max_pages"):
+            if getattr(self, bound) < 0:
+                raise ConfigError(f"{bound} must not be negative; zero means no bound")
         if self.insecure and (self.ca_file or self.ca_data):
             raise ConfigError("an authority and insecure-skip-tls-verify contradict each other; give one of them")
 
@@ -141,7 +154,7 @@ class ClientConfig:
             server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
             ca_file=authority if authority.is_file() else None,
             token_file=token,
-            namespace=namespace.read_text().strip() if namespace.is_file() else "default",
+            namespace=read_file(namespace).decode().strip() if namespace.is_file() else "default",
         )
 
     @classmethod

@@ -31,6 +31,8 @@ _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 _AGGREGATED_BETA: Final = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 _ACCEPT: Final = f"{_AGGREGATED},{_AGGREGATED_BETA},{JSON}"
 _AT_ONCE: Final = 16
+_MAX_VERSIONS: Final = 4096
+"""Group versions that are asked about one by one; a cluster has a hundred or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ class DiscoveryClient:
             versions = list(_listed_versions(document))
         except (AttributeError, KeyError, TypeError):
             raise AnswerError(f"{path} does not describe groups and versions") from None
+        if len(versions) > _MAX_VERSIONS:
+            raise AnswerError(f"{path} names {len(versions)} group versions; at most {_MAX_VERSIONS} are asked about")
         return await self._one_by_one(versions)
 
     async def _one_by_one(self, versions: list[GroupVersion]) -> list[Discovered]:
@@ -138,7 +142,7 @@ class DiscoveryClient:
                     # A server behind this one that is down is not waited for: it must not take the others with it.
                     document = await self._rest.request("GET", _path(version), retries=0)
                     return Discovered(tuple(_listed_resources(version, document)), (version,))
-                except (ApiError, ConnectionLost, TransportTimeout) as error:
+                except (ApiError, AnswerError, ConnectionLost, TransportTimeout) as error:
                     why = str(error)
                 except (AttributeError, KeyError, TypeError):
                     why = "the answer does not describe resources"

@@ -19,7 +19,8 @@ from kapi.client.discovery import DiscoveryClient
 from kapi.client.errors import AnswerError, error_from_status
 from kapi.client.mapper import RESTMapper
 from kapi.client.options import delete_body, object_path, resource_path, write_query
-from kapi.client.rest import JSON, MAX_LINE_BYTES
+from kapi.client.pagination import PageGuard
+from kapi.client.rest import JSON
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
@@ -120,7 +121,11 @@ class ResourceClient:
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> AsyncIterator[Object]:
-        """The collection page by page, all at one revision; `Expired` when that is compacted meanwhile."""
+        """The collection page by page, all at one revision; `Expired` when that is compacted meanwhile.
+
+        Pages that do not lead to the end of the list are an `EndlessList`.
+        """
+        guard = PageGuard.of(self.rest.config, keeps_pages=False)
         token: str | None = None
         while True:
             page = await self.list(
@@ -131,8 +136,9 @@ class ResourceClient:
                 accept=accept,
                 timeout=timeout,
             )
+            items, token = _items(page), _continue(page)
+            guard.take(items, token)
             yield page
-            token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
 
@@ -149,7 +155,7 @@ class ResourceClient:
         timeout_seconds: int | None = None,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109
-        max_line_bytes: int = MAX_LINE_BYTES,
+        max_line_bytes: int | None = None,
     ) -> AsyncIterator[AsyncIterator[WatchEvent[Object]]]:
         """Changes as they happen. Ends when the server ends it, after `timeout_seconds` or its own time.
 
@@ -294,6 +300,22 @@ class ResourceClient:
     def _one(self, name: str, subresource: str = "") -> str:
         # Never the path of the collection: an empty name would be a delete of everything.
         return object_path(self.gvr, self.namespace, name, subresource)
+
+
+def _items(page: Object) -> list[Any]:
+    # A table has rows instead.
+    items = page.get("items") or page.get("rows") or []
+    if not isinstance(items, list):
+        raise AnswerError("the items of the list are not a list")
+    return items
+
+
+def _continue(page: Object) -> str:
+    metadata = page.get("metadata")
+    token = metadata.get("continue") if isinstance(metadata, dict) else None
+    if token is not None and not isinstance(token, str):
+        raise AnswerError("the continue token of the list is not a string")
+    return token or ""
 
 
 def _object(answer: Any) -> Object:

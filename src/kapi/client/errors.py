@@ -9,7 +9,9 @@
         ├── ConnectError            nothing was sent; asking again is safe
         ├── ConnectionLost          the connection broke; a write may or may not have happened
         ├── TransportTimeout        time ran out; a write may or may not have happened
-        └── AnswerError             an answer that breaks the protocol: a redirect, bad JSON, an endless line
+        └── AnswerError             an answer that breaks the protocol: a redirect, bad JSON, HTML
+            ├── AnswerTooLarge      an answer or a line that is longer than the client's bound
+            └── EndlessList         pages that do not lead to the end of a list
 
 The classes of `kapi.api.errors` are raised on both sides of the wire; `error_from_status` turns an answer back into
 them.
@@ -62,6 +64,14 @@ class TransportTimeout(TransportError):
 
 class AnswerError(TransportError):
     """The response breaks the protocol."""
+
+
+class AnswerTooLarge(AnswerError):
+    """The answer, or a line of it, is longer than the bound of the `ClientConfig`; the rest of it was not read."""
+
+
+class EndlessList(AnswerError):
+    """The pages of a list do not end: a continue token comes again, or a page, or there are too many of them."""
 
 
 _CLASSES: Final[tuple[type[ApiError], ...]] = (

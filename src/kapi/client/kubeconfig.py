@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kapi.client.auth.execplugin import CLUSTER_EXTENSION, ExecConfig
 from kapi.client.config import ClientConfig
 from kapi.client.errors import ConfigError
+from kapi.client.files import read_file
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 
@@ -78,7 +79,7 @@ class Kubeconfig:
 
     def _add(self, path: Path) -> None:
         try:
-            document = yaml.decode(path.read_bytes())
+            document = yaml.decode(read_file(path))
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror or error}") from None
         except DecodeError as error:

@@ -45,9 +45,6 @@ TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 
-MAX_LINE_BYTES: Final = 32 * 1024 * 1024
-"""The longest watch event we read: far more than an object can be, far less than memory."""
-
 RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
 _READS: Final = frozenset({"GET", "HEAD"})
@@ -77,9 +74,14 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
 
+    def json_body(self) -> bytes:
+        """The body of an answer that says it is JSON, or does not say what it is; `AnswerError` for another type."""
+        _check_type(self.headers, self.body)
+        return self.body
+
     def decoded(self) -> Any:
         """The body as JSON; None when it is empty."""
-        return _decode(self.body) if self.body else None
+        return _decode(self.json_body()) if self.body else None
 
 
 class RESTClient:
@@ -185,19 +187,23 @@ class RESTClient:
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - for the opening only
         idle_timeout: float | None = None,
-        max_line_bytes: int = MAX_LINE_BYTES,
+        max_line_bytes: int | None = None,
         retries: int = RETRIES,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """GET a stream, line by line. Entered once the server has answered with 200; `timeout` covers only that.
 
         With `idle_timeout` a stream on which nothing arrives for so many seconds ends with `TransportTimeout`: the peer
-        may be gone without closing the connection. Bytes count, not lines.
+        may be gone without closing the connection. Bytes count, not lines. A line longer than `max_line_bytes`, or
+        the config's `max_event_bytes`, is `AnswerTooLarge`.
         """
         request = self._prepare("GET", path, query, None, JSON, accept)
         async with self._deadline(f"GET {path}", timeout) as deadline:
             reply = await self._tries(request, deadline, retries, whole=False)
+        bound = self.config.max_event_bytes if max_line_bytes is None else max_line_bytes
         try:
-            yield reply.lines(max_line_bytes, idle_timeout)
+            if _wants_json(accept):
+                _check_type(reply.headers, b"")
+            yield reply.lines(bound, idle_timeout)
         finally:
             await reply.abort()
 
@@ -285,6 +291,18 @@ class RESTClient:
             text = _warning_text(header)
             if text:
                 self._on_warning(text)
+
+
+def _wants_json(accept: str) -> bool:
+    return accept.startswith(JSON)
+
+
+def _check_type(headers: Mapping[str, str], body: bytes) -> None:
+    """Raise `AnswerError` for an answer of another type than JSON: a proxy's page, or a sign-in form."""
+    found = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if found and found != JSON and not found.endswith("+json"):
+        shown = f": {body[:100].decode('utf-8', 'replace')!r}" if body else ""
+        raise AnswerError(f"the server answered with {found[:100]} where {JSON} was asked for{shown}")
 
 
 def _decode(body: bytes) -> Any:

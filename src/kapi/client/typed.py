@@ -28,6 +28,7 @@ from kapi.client.options import (
     watch_query,
     write_query,
 )
+from kapi.client.pagination import PageGuard
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
@@ -133,24 +134,34 @@ class TypedClient(Generic[T]):
     async def list(self, **options: Unpack[ListOptions]) -> ObjectList[T]:
         """The whole collection, fetched in pages.
 
-        When its revision is compacted before the last page has come, it is fetched once more, at once.
+        When its revision is compacted before the last page has come, it is fetched once more, at once. More than the
+        config's `max_list_bytes`, or pages that do not lead to the end of the list, are an `EndlessList`.
         """
         pages: list[ObjectList[T]] = []
+        guard = PageGuard.of(self.rest.config, keeps_pages=True)
         try:
-            async for page in self.pages(**options):
+            async for page in self._pages(options, guard):
                 pages.append(page)  # noqa: PERF401 - what came before an error is needed
         except Expired:
             if not pages:
                 raise
-            pages = [await self._page({**options, "limit": 0}, "")]
+            guard = PageGuard.of(self.rest.config, keeps_pages=True)
+            pages = [await self._page({**options, "limit": 0}, "", guard)]
         items = [item for page in pages for item in page.items]
         return ObjectList(items, pages[-1].resource_version)
 
     async def pages(self, **options: Unpack[ListOptions]) -> AsyncIterator[ObjectList[T]]:
-        """The collection page by page, all at one revision; `Expired` when that is compacted meanwhile."""
+        """The collection page by page, all at one revision; `Expired` when that is compacted meanwhile.
+
+        Pages that do not lead to the end of the list are an `EndlessList`.
+        """
+        async for page in self._pages(options, PageGuard.of(self.rest.config, keeps_pages=False)):
+            yield page
+
+    async def _pages(self, options: ListOptions, guard: PageGuard) -> AsyncIterator[ObjectList[T]]:
         token = ""
         while True:
-            page = await self._page(options, token)
+            page = await self._page(options, token, guard)
             yield page
             token = page.continue_
             if not token:
@@ -173,7 +184,7 @@ class TypedClient(Generic[T]):
         answer = await self.rest.send(
             "POST", path, query=write_query(options), body=encode_object(obj), timeout=options.get("timeout")
         )
-        return self.decode(answer.body)
+        return self.decode(answer.json_body())
 
     async def update(self, obj: AnyObject, *, subresource: str = "", **options: Unpack[WriteOptions]) -> T:
         """Replace an object; `Conflict` when its resourceVersion is stale."""
@@ -217,7 +228,7 @@ class TypedClient(Generic[T]):
         """
         path = object_path(self.gvr, self.namespace, name)
         answer = await self.rest.send("DELETE", path, body=delete_body(options), timeout=options.get("timeout"))
-        is_status = _read(_HEAD, answer.body, "the answer").kind == "Status"
+        is_status = _read(_HEAD, answer.json_body(), "the answer").kind == "Status"
         return None if is_status else self.decode(answer.body)
 
     async def delete_all(self, **options: Unpack[DeleteAllOptions]) -> None:
@@ -228,9 +239,9 @@ class TypedClient(Generic[T]):
 
     async def _one(self, method: str, name: str, subresource: str = "", **request: Any) -> T:
         path = object_path(self.gvr, self.namespace, name, subresource)
-        return self.decode((await self.rest.send(method, path, **request)).body)
+        return self.decode((await self.rest.send(method, path, **request)).json_body())
 
-    async def _page(self, options: ListOptions, token: str) -> ObjectList[T]:
+    async def _page(self, options: ListOptions, token: str, guard: PageGuard) -> ObjectList[T]:
         query = {
             **selection_query(options),
             "limit": options.get("limit", PAGE) or None,
@@ -241,10 +252,11 @@ class TypedClient(Generic[T]):
         }
         path = resource_path(self.gvr, self.namespace)
         answer = await self.rest.send("GET", path, query=query, timeout=options.get("timeout"))
-        found = _read(_LIST, answer.body, "the answer")
-        meta = found.metadata
+        found = _read(_LIST, answer.json_body(), "the answer")
+        items, meta = found.items or [], found.metadata
+        guard.take([bytes(item) for item in (*items[:1], *items[-1:])], meta.continue_, len(answer.body))
         return ObjectList(
-            [self.decode(bytes(item)) for item in found.items or ()],
+            [self.decode(bytes(item)) for item in items],
             meta.resource_version,
             meta.continue_,
             meta.remaining,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kapi.base.version import VERSION
 from kapi.client.client import Client
 from kapi.client.config import ClientConfig
-from kapi.client.errors import AnswerError, ConnectionLost
+from kapi.client.errors import AnswerError, AnswerTooLarge, ConnectionLost
 from kapi.client.rest import RESTClient
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class _Reply:
                 for line in whole:
                     if line:
                         yield line
-                if len(rest) > max_bytes:
-                    raise AnswerError(f"the server sent a line of more than {max_bytes} bytes")
+                if len(rest) > max_bytes > 0:
+                    raise AnswerTooLarge(f"the server sent a line of more than {max_bytes} bytes")
         except ConnectionResetError as error:
             raise ConnectionLost(str(error)) from None
         if rest.strip():

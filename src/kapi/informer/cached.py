@@ -28,6 +28,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _SHARED: Final = 4096
 """The number of sets of labels and namespaces that an intake shares before it starts over, to bound its memory."""
 
+_DIGITS: Final = 20
 _log = logging.getLogger("kapi.informer")
 
 
@@ -112,8 +113,8 @@ class Cached(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
 
 
 def revision_number(text: str) -> int | None:
-    """A resourceVersion as a number; None when it is not one."""
-    return int(text) if text.isdigit() and text.isascii() else None
+    """A resourceVersion as a number; None when it is not one of 64 bits, as those of Kubernetes are."""
+    return int(text) if text.isdigit() and len(text) <= _DIGITS and text.isascii() else None
 
 
 def decoder_of(cls: type[T]) -> Callable[[bytes], T]:
@@ -152,7 +153,7 @@ class Intake(Generic[T]):
         """
         try:
             found = _decode_head(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DecodeError(f"not an object: {error}") from None
         metadata = found.metadata
         if not metadata.name:
@@ -186,7 +187,7 @@ class Intake(Generic[T]):
                 self._labels.clear()
             try:
                 decoded = _decode_labels(text)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise DecodeError(f"labels: {error}") from None
             labels = self._labels[text] = MappingProxyType(decoded) if decoded else _NO_LABELS
         return labels

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, Protocol, Self, Type
 
 from kapi.api.errors import ApiError, Expired, TooManyRequests
 from kapi.base.clock import SystemClock
-from kapi.client.errors import AnswerError, ClientError
+from kapi.client.errors import AnswerError, AnswerTooLarge, ClientError
 from kapi.codec.errors import DecodeError
 from kapi.informer.backoff import Backoff, Delays
 from kapi.informer.cached import Cached, revision_number
@@ -47,6 +47,15 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 _MOST_FAILURES: Final = 3
 """A watch that cannot be resumed so many times in a row is given up for a list."""
+
+_PAGE_DIVISOR: Final = 4
+"""A page that is too large is asked for again with its limit divided by this."""
+
+_VERSION_CHARACTERS: Final = 1024
+"""The longest resourceVersion that is sent back. It is part of a URL, and servers refuse longer ones."""
+
+_LOGGED_CHARACTERS: Final = 1000
+"""How much of an error is logged; a server chooses how long its message is."""
 
 _BRIEF_SECONDS: Final = 1.0
 _REMEMBERED_DELETIONS: Final = 4096
@@ -140,6 +149,8 @@ class Reflector(Generic[T]):
         self._is_version_useless = False
         self._is_streaming_supported = True
         self._is_quiet = False
+        self._page_size = self._pace.page_size
+        self._must_page = False
         self._failures = 0
         self._asked_to_wait = 0.0
         self._opened_at: int | None = None
@@ -180,7 +191,8 @@ class Reflector(Generic[T]):
         self.state = State.WAITING
         delay = self._backoff.next(self._asked_to_wait)
         if self.last_error is not None:
-            _log.warning("%s: trying again in %.1f s: %s", self._name, delay, self.last_error)
+            why = str(self.last_error)[:_LOGGED_CHARACTERS]
+            _log.warning("%s: trying again in %.1f s: %s", self._name, delay, why)
         self._asked_to_wait = 0.0
         await asyncio.sleep(delay)
 
@@ -237,8 +249,21 @@ class Reflector(Generic[T]):
                 objects, version = await self._pages("", 0)
             except Expired as again:
                 raise AnswerError(f"the server cannot even list what is current: {again}") from None
+        except AnswerTooLarge:
+            self._list_less(version, limit)
+            raise
         self._synced(objects, version)
         return Outcome.SYNCED
+
+    def _list_less(self, version: str, limit: int) -> None:
+        """List in pages, or in smaller pages, from now on: after an answer that was larger than the client's bound.
+
+        Only a list of what is current is cut into pages by every server: with a revision, or with "0", it may come
+        whole from the server's memory, whatever the limit.
+        """
+        self._must_page = True
+        if limit > 1 and not version:
+            self._page_size = max(1, limit // _PAGE_DIVISOR)
 
     def _list_version(self) -> tuple[str, int]:
         """The revision and the page size to ask for.
@@ -246,20 +271,21 @@ class Reflector(Generic[T]):
         The first list may be anything that the server has at hand. A later one must not be older than what we have
         seen; without a limit it can be answered from the server's memory, with one it cannot.
         """
-        if self._is_version_useless:
-            return "", self._pace.page_size
+        if self._is_version_useless or self._must_page:
+            return "", self._page_size
         if not self.resource_version:
-            return "0", self._pace.page_size
+            return "0", self._page_size
         return self.resource_version, 0
 
     async def _pages(self, version: str, limit: int) -> tuple[dict[ObjectKey, Cached[T]], str]:
         objects: dict[ObjectKey, Cached[T]] = {}
-        token = ""
+        guard, token = self._source.page_guard(), ""
         while True:
             page = await self._source.list_page(resource_version=version, limit=limit, continue_=token)
             self._heard()
-            await self._take_page(page, objects)
             token = page.continue_
+            guard.take([bytes(item) for item in (*page.items[:1], *page.items[-1:])], token, sum(map(len, page.items)))
+            await self._take_page(page, objects)
             if not token:
                 return objects, page.resource_version
             version = ""  # the token knows
@@ -274,11 +300,13 @@ class Reflector(Generic[T]):
     async def _stream(self) -> Outcome:
         version = "" if self._is_version_useless else self.resource_version
         objects: dict[ObjectKey, Cached[T]] = {}
+        guard = self._source.page_guard()
         async with _Silence(self._pace.initial_idle_seconds) as silence:
             lines = await self._connect(version, initial_events=True)
             async for line in lines:
                 silence.broken()
                 self._heard()
+                guard.count(len(line))
                 mark = self._collect(line, objects)
                 if mark:
                     self._lines = lines
@@ -410,6 +438,8 @@ class Reflector(Generic[T]):
     # -- connections ------------------------------------------------------------------------------------------------
 
     async def _connect(self, version: str, *, initial_events: bool) -> AsyncIterator[bytes]:
+        if len(version) > _VERSION_CHARACTERS:
+            raise _Lost(f"the server sent a resourceVersion of {len(version)} characters")
         watch = self._source.watch(
             resource_version=version, timeout_seconds=self._watch_seconds(), initial_events=initial_events
         )

@@ -13,6 +13,7 @@ import msgspec
 
 from kapi.client.dynamic import ResourceClient
 from kapi.client.errors import AnswerError
+from kapi.client.pagination import PageGuard
 from kapi.client.rest import JSON, METADATA, METADATA_LIST
 from kapi.codec import json
 
@@ -52,6 +53,10 @@ class ListerWatcher(Protocol):
     `Expired` means that a revision is too old to go on from.
     """
 
+    def page_guard(self) -> PageGuard:
+        """Return the guard of a new list of the collection, with the bounds on its pages and bytes."""
+        ...
+
     async def list_page(self, *, resource_version: str, limit: int, continue_: str) -> Page:
         """A page of the collection. Empty and zero options are not sent; the meaning of the others is the server's."""
         ...
@@ -85,7 +90,7 @@ def read_page(body: bytes) -> Page:
     """A list as the server sent it, with its items still bytes; AnswerError when it is not a list."""
     try:
         found = _decode_list(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerError(f"the answer is not a list: {error}") from None
     if found.kind == "Table":
         raise AnswerError("the server sent a table where a list was asked for")
@@ -120,6 +125,10 @@ class RESTSource:
         self._accept, self._accept_list = (METADATA, METADATA_LIST) if metadata_only else (JSON, JSON)
         self._path = ""
 
+    def page_guard(self) -> PageGuard:
+        """See `ListerWatcher`."""
+        return PageGuard.of(self._rest.config, keeps_pages=True)
+
     async def list_page(self, *, resource_version: str, limit: int, continue_: str) -> Page:
         """See `ListerWatcher`."""
         query = {
@@ -132,7 +141,7 @@ class RESTSource:
         answer = await self._rest.send(
             "GET", path, query=query, accept=self._accept_list, timeout=LIST_SECONDS, retries=RETRIES
         )
-        return read_page(answer.body)
+        return read_page(answer.json_body())
 
     @contextlib.asynccontextmanager
     async def watch(

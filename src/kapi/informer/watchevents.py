@@ -69,7 +69,7 @@ def read_event(line: bytes) -> Event:
         event = _decode_event(line)
         if event.type == "ERROR":
             status: Any = msgspec.json.decode(event.object)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerError(f"not an event: {error}") from None
     if event.type == "ERROR":
         raise error_from_status(status if isinstance(status, dict) else {})
@@ -80,5 +80,5 @@ def read_mark(event: Event) -> MarkMetadata:
     """Return the metadata of a bookmark."""
     try:
         return _decode_mark(event.object).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerError(f"not a bookmark: {error}") from None

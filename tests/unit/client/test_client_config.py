@@ -219,6 +219,10 @@ ABOUT_THE_SERVER = {
     "user_agent",
     "qps",
     "burst",
+    "max_response_bytes",
+    "max_event_bytes",
+    "max_list_bytes",
+    "max_pages",
 }
 
 

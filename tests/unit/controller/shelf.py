@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 
+from kapi.client.pagination import PageGuard
 from kapi.informer.reflector import INITIAL_EVENTS_END
 
 
@@ -37,6 +38,9 @@ class Shelf:
     def _tell(self, kind, obj):
         for watcher in self.watchers:
             watcher.put_nowait(json.dumps({"type": kind, "object": obj}).encode())
+
+    def page_guard(self):
+        return PageGuard(1000)
 
     async def list_page(self, *, resource_version, limit, continue_):
         raise AssertionError("it streams, so it is never listed")

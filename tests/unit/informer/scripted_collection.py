@@ -12,6 +12,7 @@ import msgspec
 
 from kapi.api.errors import Expired, Invalid
 from kapi.client.errors import ConnectionLost
+from kapi.client.pagination import PageGuard
 from kapi.informer.reflector import INITIAL_EVENTS_END
 from kapi.informer.source import Page
 
@@ -132,6 +133,9 @@ class ScriptedCollection:
             raise ConnectionLost("connection refused")
         if self.failures:
             raise self.failures.pop(0)
+
+    def page_guard(self):
+        return PageGuard(1000)
 
     async def list_page(self, *, resource_version, limit, continue_):
         self._request("list", resource_version=resource_version, limit=limit, continue_=continue_)

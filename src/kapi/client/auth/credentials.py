@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from kapi.client.auth.execplugin import ClusterInfo, ExecPlugin
 from kapi.client.errors import ConfigError
+from kapi.client.files import check_file, read_file
 from kapi.client.transport.proxy import proxy_for
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class _TokenFile:
         state = _state_of(self._path)
         if state is None or state != self._state:
             try:
-                self._token = self._path.read_text().strip() or self._token
+                self._token = read_file(self._path).decode().strip() or self._token
                 self._state = state
             except (OSError, ValueError) as error:
                 # The file may be gone for the moment it is replaced; the token we have is likely still good.
@@ -168,7 +169,7 @@ def _has_own(config: ClientConfig) -> bool:
 
 def _cluster_info(config: ClientConfig) -> ClusterInfo:
     try:
-        ca_data = config.ca_data or (config.ca_file.read_bytes() if config.ca_file else b"")
+        ca_data = config.ca_data or (read_file(config.ca_file) if config.ca_file else b"")
     except OSError as error:
         raise ConfigError(f"{config.ca_file} cannot be used as an authority: {_why(error)}") from None
     return ClusterInfo(
@@ -224,6 +225,7 @@ def _trust(context: ssl.SSLContext, config: ClientConfig) -> None:
         if config.ca_data:
             context.load_verify_locations(cadata=config.ca_data.decode("ascii", "replace"))
         elif config.ca_file:
+            check_file(config.ca_file)
             context.load_verify_locations(cafile=config.ca_file)
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -251,6 +253,7 @@ def _show_certificate(
 def _as_file(source: bytes | Path) -> Iterator[str]:
     """A path for OpenSSL, which reads certificates from files only; data is there just as long as it takes."""
     if not isinstance(source, bytes):
+        check_file(source)
         yield str(source)
         return
     descriptor, name = tempfile.mkstemp()  # readable by its owner only

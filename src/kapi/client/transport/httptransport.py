@@ -17,12 +17,14 @@ from yarl import URL
 
 from kapi.client.errors import (
     AnswerError,
+    AnswerTooLarge,
     ConfigError,
     ConnectError,
     ConnectionLost,
     TransportError,
     TransportTimeout,
 )
+from kapi.client.transport.body import ACCEPTED_ENCODING, Body, too_large
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from kapi.client.config import ClientConfig
 
 _HEADER_BYTES: Final = 64 * 1024
+_HEADERS: Final = 128
+_ERROR_BYTES: Final = 1024 * 1024
+"""The most that is read of an answer that is no success; a Status is far shorter, a proxy's page may not be."""
 _LAYERS: Final = 3
 """Of a connection: the socket, TLS, HTTP."""
 
@@ -37,12 +42,13 @@ _LAYERS: Final = 3
 class Reply:
     """A response. `content` is empty while the rest of the response is still to be read as a stream."""
 
-    def __init__(self, response: aiohttp.ClientResponse, content: bytes, base: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, body: Body, content: bytes, base: str) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         self.content_type = response.content_type
         self.content = content
         self._response = response
+        self._body = body
         self._base = base
 
     def all_of(self, header: str) -> list[str]:
@@ -51,7 +57,7 @@ class Reply:
 
     def lines(self, max_bytes: int, idle_timeout: float | None) -> AsyncIterator[bytes]:
         """The rest of the answer, line by line."""
-        return _lines(self._response.content, self._base, max_bytes, idle_timeout)
+        return _lines(self._body, self._base, max_bytes, idle_timeout)
 
     async def abort(self) -> None:
         """Drop the connection of a reply that has not been read to its end.
@@ -87,10 +93,12 @@ class HTTPTransport:
             # Watches each hold a connection for as long as they last, so there is no useful limit.
             connector=_Connector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": config.user_agent},
+            headers={"User-Agent": config.user_agent, "Accept-Encoding": ACCEPTED_ENCODING},
+            auto_decompress=False,  # `Body` does, within bounds
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.connect_timeout),
             max_line_size=_HEADER_BYTES,
             max_field_size=_HEADER_BYTES,
+            max_headers=_HEADERS,
         )
 
     async def close(self) -> None:
@@ -127,42 +135,67 @@ class HTTPTransport:
                 server_hostname=(self._config.tls_server_name or None) if tls else None,
                 proxy=self._proxy,
             )
-            content = await response.read() if whole or response.status >= 300 else b""
-            return Reply(response, content, self._base)
+            try:
+                body = Body(response.content.readany, response.headers.get("Content-Encoding", ""), self._base)
+                content = await self._content(response, body, whole=whole)
+            except BaseException:
+                # What is left of the answer is not read, so the connection cannot be used again.
+                response.close()
+                raise
+            return Reply(response, body, content, self._base)
+
+    async def _content(self, response: aiohttp.ClientResponse, body: Body, *, whole: bool) -> bytes:
+        if response.status >= 300:
+            content = await body.beginning(_ERROR_BYTES)
+            if not response.content.at_eof():
+                response.close()
+            return content
+        if not whole:
+            return b""
+        bound = self._config.max_response_bytes
+        if not body.is_compressed and (response.content_length or 0) > bound > 0 and response.method != "HEAD":
+            raise too_large(self._base, bound)
+        return await body.read(bound)
 
 
-async def _lines(
-    content: aiohttp.StreamReader, base: str, max_bytes: int, idle_timeout: float | None
-) -> AsyncIterator[bytes]:
+async def _lines(body: Body, base: str, max_bytes: int, idle_timeout: float | None) -> AsyncIterator[bytes]:
     """The lines of a stream. aiohttp's own reader stops at 128 KiB, and watch events are longer than that."""
     unfinished = bytearray()
-    while True:
-        with _translated(base):
-            chunk = await _next_bytes(content, base, idle_timeout)
-        if not chunk:
-            break
-        lines = chunk.split(b"\n")
-        rest = lines.pop()
-        if lines and unfinished:
-            lines[0] = bytes(unfinished) + lines[0]
-            unfinished.clear()
-        for line in lines:
-            if line:
-                yield line
-        unfinished += rest
-        if len(unfinished) > max_bytes:
-            raise AnswerError(f"{base} sent a line of more than {max_bytes} bytes")
+    async with contextlib.aclosing(body.pieces()) as pieces:
+        while True:
+            with _translated(base):
+                piece = await _next_piece(pieces, base, idle_timeout)
+            if not piece:
+                break
+            lines = piece.split(b"\n")
+            rest = lines.pop()
+            if lines and unfinished:
+                lines[0] = bytes(unfinished) + lines[0]
+                unfinished.clear()
+            for line in lines:
+                if len(line) > max_bytes > 0:
+                    raise _line_too_long(base, max_bytes)
+                if line:
+                    yield line
+            unfinished += rest
+            if len(unfinished) > max_bytes > 0:
+                raise _line_too_long(base, max_bytes)
     if unfinished.strip():
         raise AnswerError(f"{base} ended the stream in the middle of a line")
 
 
-async def _next_bytes(content: aiohttp.StreamReader, base: str, idle_timeout: float | None) -> bytes:
+def _line_too_long(base: str, max_bytes: int) -> AnswerTooLarge:
+    return AnswerTooLarge(f"{base} sent a line of more than {max_bytes} bytes (max_event_bytes)")
+
+
+async def _next_piece(pieces: AsyncIterator[bytes], base: str, idle_timeout: float | None) -> bytes:
+    """The next piece of a stream; empty at its end."""
     if idle_timeout is None:
-        return await content.readany()
+        return await anext(pieces, b"")
     idle = asyncio.timeout(idle_timeout)
     try:
         async with idle:
-            return await content.readany()
+            return await anext(pieces, b"")
     except TimeoutError:
         if not idle.expired():
             raise
@@ -183,6 +216,8 @@ def _translated(base: str) -> Iterator[None]:
     except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
         why = str(error) or type(error).__name__
         raise ConnectionLost(f"the connection to {base} broke: {why}") from None
+    except aiohttp.ClientResponseError as error:
+        raise AnswerError(f"{base} sent a response that breaks HTTP: {error.message}") from None
     except aiohttp.ClientError as error:
         why = str(error) or type(error).__name__
         raise TransportError(f"the connection to {base} failed: {why}") from None
