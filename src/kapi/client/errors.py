@@ -81,6 +81,7 @@ _CLASSES: Final[tuple[type[ApiError], ...]] = (
     errors.NotFound,
     errors.MethodNotAllowed,
     errors.NotAcceptable,
+    errors.RequestTimeout,
     errors.Conflict,
     errors.AlreadyExists,
     errors.Expired,
@@ -95,6 +96,7 @@ _CLASSES: Final[tuple[type[ApiError], ...]] = (
     errors.Timeout,
 )
 _BY_REASON: Final[dict[str, type[ApiError]]] = {"Gone": errors.Expired, **{cls.reason: cls for cls in _CLASSES}}
+_BY_BOTH: Final = {(cls.reason, cls.code): cls for cls in _CLASSES}
 # Of two classes with one code the first is the general one.
 _BY_CODE: Final[dict[int, type[ApiError]]] = {cls.code: cls for cls in reversed(_CLASSES)}
 
@@ -123,7 +125,7 @@ def error_from_status(status: dict[str, Any], code: int = 0) -> ApiError:
     reason = _text(status.get("reason"))
     own = status.get("code")
     number = own if isinstance(own, int) and own else code or 500
-    cls = _BY_REASON.get(reason) or _BY_CODE.get(number) or errors.PlainError
+    cls = _BY_BOTH.get((reason, number)) or _BY_REASON.get(reason) or _BY_CODE.get(number) or errors.PlainError
     return _make(cls, number, reason, _text(status.get("message")), status)
 
 

@@ -15,6 +15,7 @@ RAISED = [
     errors.NotFound.of(PODS, "a"),
     errors.MethodNotAllowed(),
     errors.NotAcceptable("no"),
+    errors.RequestTimeout("slow"),
     errors.Conflict.modified(PODS, "a"),
     errors.AlreadyExists.of(PODS, "a"),
     errors.Expired("too old"),
