@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from api_client import Api
 from kapi.controlplane.controllers.context import ControllerSettings
 from kapi.controlplane.controllers.controllerset import ControllerSet
+from kapi.controlplane.rbac.reconciliation import ensure_policy
 from virtual_time import run
 
 
@@ -69,6 +70,8 @@ async def running_controllers(*controllers, settings=None, storage=None):
     api = ControllerApi(storage)
     api.registry = CollectorRegistry()
     await api.start()
+    # The controllers act as their service accounts, which have the permissions of the default roles.
+    await ensure_policy(api.transport, api.catalog)
     try:
         async with running(api.controller_set(*controllers, settings=settings)):
             yield api

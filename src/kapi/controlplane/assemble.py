@@ -146,10 +146,10 @@ class ControlPlane:
         await server.start()
         services.address = join_host_port(options.public_host, server.port)
         self.url = f"https://{join_host_port(options.local_host, server.port)}"
+        await ensure_policy(self.transport, catalog)
         await bootstrap.ensure_objects(
             self.transport, server.port, options.service_cidrs, authentication=authentication.published()
         )
-        await ensure_policy(self.transport, catalog)
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
         if self._auditor is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kapi.base.clock import Clock
     from kapi.cache.watchcache import Event, Item
+    from kapi.client.rest import RESTClient
     from kapi.controller.manager import Manager
     from kapi.controller.reconcile import ReconcileFunction, Reconciler
     from kapi.controlplane.controllers.source import Enqueue, EnqueueAny
@@ -54,6 +55,7 @@ class ControllerContext:
         view: ObjectView,
         settings: ControllerSettings | None = None,
         *,
+        rest: RESTClient | None = None,
         populating: Collection[str] = (),
     ) -> None:
         self.manager = manager
@@ -61,7 +63,8 @@ class ControllerContext:
         self.settings = settings or ControllerSettings()
         self.populating = populating
         """The namespaces that are being populated by their creation, see `namespacepopulation`."""
-        self.writer = Writer(manager.live.rest, view)
+        self.writer = Writer(rest or manager.live.rest, view)
+        """Writes as the controller's own service account, see `identity`."""
 
     @property
     def clock(self) -> Clock:

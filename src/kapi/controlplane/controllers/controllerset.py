@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from kapi.controller.manager import LeadershipLost, Manager
 from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.clusterroleaggregation import add_clusterrole_aggregation_controller
 from kapi.controlplane.controllers.context import ControllerContext
 from kapi.controlplane.controllers.disruption.controller import add_disruption_controller
 from kapi.controlplane.controllers.endpoints.controller import add_endpoints_controller
@@ -16,6 +18,7 @@ from kapi.controlplane.controllers.endpointslice.controller import add_endpoints
 from kapi.controlplane.controllers.endpointslicemirroring.controller import add_endpointslice_mirroring_controller
 from kapi.controlplane.controllers.eventttl import add_event_ttl_controller
 from kapi.controlplane.controllers.garbagecollector.collector import add_garbage_collector
+from kapi.controlplane.controllers.identity import CONTROLLER_MANAGER, identity_of
 from kapi.controlplane.controllers.kubernetesservice import add_kubernetes_service_controller
 from kapi.controlplane.controllers.namespace.controller import add_namespace_controller
 from kapi.controlplane.controllers.namespacepopulation import namespace_store
@@ -45,14 +48,15 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kapi.base.clock import Clock
+    from kapi.client.client import Client
     from kapi.controller.manager import Leadership
     from kapi.controlplane.controllers.context import ControllerSettings
+    from kapi.controlplane.controllers.identity import Identity
     from kapi.registry.catalog import Catalog
     from kapi.server.transport.message import Handler
 
     AddController = Callable[[ControllerContext], None]
 
-USER: Final = "system:kube-controller-manager"
 AGENT: Final = "kube-controller-manager"
 """The field manager of the built-in controllers in managedFields, as in Kubernetes."""
 STOP_SECONDS: Final = 5.0
@@ -75,8 +79,10 @@ CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.VOLUMEATTRIBUTESCLASS_PROTECTION: add_volumeattributesclass_protection_controller,
     names.DISRUPTION: add_disruption_controller,
     names.SERVICE_CIDR: add_service_cidr_controller,
+    names.CLUSTERROLE_AGGREGATION: add_clusterrole_aggregation_controller,
 }
 """The function that adds each controller to a context, by name."""
+_NAMES: Final = {add: name for name, add in CONTROLLERS.items()}
 
 _log = structlog.get_logger("kapi.controllers")
 
@@ -129,24 +135,24 @@ class ControllerSet:
 
     async def _run_once(self) -> None:
         """Run a manager with all controllers until it fails or loses its leadership."""
-        transport = InProcessTransport(self._handler, USER)
-        client = loopback_client(transport, agent=AGENT, clock=self._clock)
-        try:
+        async with contextlib.AsyncExitStack() as resources:
+            client = self._client(CONTROLLER_MANAGER, resources)
             manager = Manager(
                 client, namespace="", leadership=self._leadership, clock=self._clock, registry=self._registry
             )
-            context = ControllerContext(
-                manager,
-                CacheView(self._catalog),
-                self._settings,
-                populating=namespace_store(self._catalog).populating,
-            )
+            view, populating = CacheView(self._catalog), namespace_store(self._catalog).populating
             for add in self._controllers:
-                add(context)
+                own = self._client(identity_of(_NAMES.get(add, "")), resources)
+                add(ControllerContext(manager, view, self._settings, rest=own.rest, populating=populating))
             await _run_manager(manager)
-        finally:
-            await client.close()
-            await transport.close()
+
+    def _client(self, identity: Identity, resources: contextlib.AsyncExitStack) -> Client:
+        """Return a client that acts as a user: no credentials, no connection, and no cost but that of the request."""
+        transport = InProcessTransport(self._handler, *identity)
+        resources.push_async_callback(transport.close)
+        client = loopback_client(transport, agent=AGENT, clock=self._clock)
+        resources.push_async_callback(client.close)
+        return client
 
 
 async def _run_manager(manager: Manager) -> None:

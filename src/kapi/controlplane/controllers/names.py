@@ -27,6 +27,7 @@ VOLUMEATTRIBUTESCLASS_PROTECTION: Final = "volumeattributesclass-protection-cont
 DISRUPTION: Final = "disruption-controller"
 POD_GARBAGE_COLLECTOR: Final = "pod-garbage-collector-controller"
 SERVICE_CIDR: Final = "service-cidr-controller"
+CLUSTERROLE_AGGREGATION: Final = "clusterrole-aggregation-controller"
 
 ALIASES: Final = {
     GARBAGE_COLLECTOR: ("garbagecollector",),
@@ -46,6 +47,7 @@ ALIASES: Final = {
     DISRUPTION: ("disruption",),
     POD_GARBAGE_COLLECTOR: ("podgc",),
     SERVICE_CIDR: (),
+    CLUSTERROLE_AGGREGATION: ("clusterrole-aggregation",),
 }
 """Every controller, with the names it had in older versions of Kubernetes."""
 

@@ -12,6 +12,7 @@ import structlog
 
 from kapi.codec import json
 from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.identity import identity_of
 from kapi.controlplane.controllers.rootcacertificatepublisher import root_ca_config_map
 from kapi.controlplane.controllers.serviceaccount import default_service_account
 from kapi.registry.namespacestore import NamespaceStore
@@ -38,17 +39,19 @@ def namespace_populator(
     transport: InProcessTransport, controllers: Collection[str], authority: bytes
 ) -> Callable[[str], Awaitable[None]] | None:
     """The function that populates a new namespace, see `NamespaceStore.populate`; None when it would create nothing."""
-    objects: list[tuple[str, bytes]] = []
+    objects: list[tuple[InProcessTransport, str, bytes]] = []
     if names.SERVICEACCOUNT in controllers:
-        objects.append(("serviceaccounts", json.encode(default_service_account())))
+        account = transport.acting_as(*identity_of(names.SERVICEACCOUNT))
+        objects.append((account, "serviceaccounts", json.encode(default_service_account())))
     if names.ROOT_CA_CERTIFICATE_PUBLISHER in controllers and authority:
-        objects.append(("configmaps", json.encode(root_ca_config_map(authority))))
+        publisher = transport.acting_as(*identity_of(names.ROOT_CA_CERTIFICATE_PUBLISHER))
+        objects.append((publisher, "configmaps", json.encode(root_ca_config_map(authority))))
     if not objects:
         return None
 
     async def populate(namespace: str) -> None:
         # Concurrently, so that all are in one commit.
-        await asyncio.gather(*(_create(transport, namespace, resource, body) for resource, body in objects))
+        await asyncio.gather(*(_create(acting, namespace, resource, body) for acting, resource, body in objects))
 
     return populate
 

@@ -18,6 +18,8 @@ from kapi.controlplane.rbac.bootstrappolicy import AUTOUPDATE, GROUP, bootstrap_
 from kapi.server.authz.rbac.rules import missing_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
     from kapi.api.meta import Object
     from kapi.registry.catalog import Catalog
     from kapi.server.transport.inprocess import InProcessTransport
@@ -37,9 +39,19 @@ _log = structlog.get_logger("kapi.controlplane")
 
 
 async def ensure_policy(transport: InProcessTransport, catalog: Catalog) -> None:
-    """Create or update the default roles and bindings; all at once, so that they share a few commits."""
-    objects = [obj for part in bootstrap_policy() for obj in part]
-    work = (_ensure(transport, catalog, obj) for obj in objects)
+    """Create or update the default roles and bindings, those of the cluster before those in namespaces.
+
+    Those of a scope are written at once, so that they share a few commits. What creates the objects of a new namespace
+    needs its permissions first, so this runs before any namespace is created and creates those that roles are in.
+    """
+    policy = bootstrap_policy()
+    await _all(_ensure(transport, catalog, obj) for obj in (*policy.cluster_roles, *policy.cluster_role_bindings))
+    namespaces = {role["metadata"]["namespace"] for role in policy.roles}
+    await _all(ensure_object(transport, "/api/v1/namespaces", {"metadata": {"name": name}}) for name in namespaces)
+    await _all(_ensure(transport, catalog, obj) for obj in (*policy.roles, *policy.role_bindings))
+
+
+async def _all(work: Iterable[Coroutine[None, None, object]]) -> None:
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
@@ -68,11 +80,7 @@ async def _write(transport: InProcessTransport, resource: str, existing: Object 
     collection = f"/apis/{GROUP}/v1{scope}/{resource}"
     item = f"{collection}/{metadata['name']}"
     if existing is None:
-        if await _send(transport, "POST", collection, wanted):
-            return True
-        if scope:
-            await ensure_object(transport, "/api/v1/namespaces", {"metadata": {"name": metadata["namespace"]}})
-        return False
+        return await _send(transport, "POST", collection, wanted)
     if metadata.get("uid"):
         return await _send(transport, "PUT", item, wanted)
     # The role of a binding cannot be changed: the binding is deleted, and created again in the next attempt.

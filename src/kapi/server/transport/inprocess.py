@@ -88,10 +88,14 @@ class InProcessTransport:
         buffer: int = 16 * MIB,
     ) -> None:
         self._handler = handler
-        self._local = (user, groups)
+        self._peer = Peer("in-process", local=(user, groups))
         self._limits = limits or Limits()
         self._buffer = buffer
         self._pipes: set[_Pipe] = set()
+
+    def acting_as(self, user: str, groups: tuple[str, ...] = ()) -> InProcessTransport:
+        """Return a transport to the same handler for another user."""
+        return InProcessTransport(self._handler, user, groups, limits=self._limits, buffer=self._buffer)
 
     async def request(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
@@ -105,7 +109,7 @@ class InProcessTransport:
             query,
             {name.lower(): value for name, value in (headers or {}).items()},
             b"" if oversized else body,
-            Peer("in-process", local=self._local),
+            self._peer,
             oversized=oversized,
         )
         try:

@@ -15,6 +15,7 @@ from kapi.controlplane.controllers.context import ControllerSettings
 from kapi.controlplane.controllers.controllerset import ControllerSet
 from kapi.controlplane.controllers.garbagecollector.collector import add_garbage_collector
 from kapi.controlplane.controllers.garbagecollector.metadata import metadata_of
+from kapi.controlplane.rbac.reconciliation import ensure_policy
 from owned_objects import blocking, owned
 from webhook_server import NAME as LISTENERS
 from webhook_server import V1BETA1, Certificates, listener, path
@@ -27,6 +28,7 @@ def certificates(tmp_path_factory):
 
 @contextlib.asynccontextmanager
 async def controllers_running(api):
+    await ensure_policy(api.transport, api.catalog)
     controllers = ControllerSet(
         api.pipeline,
         api.catalog,

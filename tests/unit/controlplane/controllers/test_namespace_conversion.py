@@ -14,6 +14,7 @@ from converting_api import wired
 from kapi.controlplane.controllers.context import ControllerSettings
 from kapi.controlplane.controllers.controllerset import ControllerSet
 from kapi.controlplane.controllers.namespace.controller import add_namespace_controller
+from kapi.controlplane.rbac.reconciliation import ensure_policy
 from webhook_server import Certificates
 
 
@@ -24,6 +25,7 @@ def certificates(tmp_path_factory):
 
 @contextlib.asynccontextmanager
 async def controllers_running(api):
+    await ensure_policy(api.transport, api.catalog)
     controllers = ControllerSet(
         api.pipeline,
         api.catalog,

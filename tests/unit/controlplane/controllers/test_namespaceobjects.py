@@ -12,6 +12,7 @@ from kapi.controlplane.controllers.namespacepopulation import namespace_populato
 from kapi.controlplane.controllers.rootcacertificatepublisher import add_root_ca_certificate_publisher
 from kapi.controlplane.controllers.serviceaccount import add_serviceaccount_controller
 from kapi.server.transport.inprocess import InProcessTransport
+from kapi.server.transport.message import Peer
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
 
@@ -29,6 +30,16 @@ SYSTEM = {"default", "kube-system", "kube-public", "kube-node-lease"}
 def _populate(api, controllers=BOTH, authority=PEM):
     """From now on, new namespaces are populated."""
     namespace_store(api.catalog).populate = namespace_populator(api.transport, controllers, authority)
+
+
+def _stranger(api):
+    """A transport whose requests are all anonymous."""
+
+    async def forward(request):
+        request.peer = Peer("192.0.2.1")
+        return await api.pipeline(request)
+
+    return InProcessTransport(forward)
 
 
 async def _ns(api, name="probe"):
@@ -138,8 +149,7 @@ def test_without_objects_there_is_no_populator():
 
 @with_controllers()
 async def test_a_namespace_is_created_though_populating_it_fails(api):
-    stranger = InProcessTransport(api.pipeline, "eve", ())
-    namespace_store(api.catalog).populate = namespace_populator(stranger, BOTH, PEM)
+    namespace_store(api.catalog).populate = namespace_populator(_stranger(api), BOTH, PEM)
     await _ns(api)
     assert not _accounts(api)
 
@@ -154,6 +164,9 @@ async def test_a_namespace_is_created_though_populating_it_fails(api):
 
 
 class _Broken:
+    def acting_as(self, *_):
+        return self
+
     async def request(self, *_):
         raise OSError("no")
 
@@ -184,8 +197,7 @@ async def test_controllers_wait_while_a_namespace_is_populated(api):
 
 @with_controllers(add_serviceaccount_controller, add_root_ca_certificate_publisher, settings=SETTINGS)
 async def test_controllers_create_what_population_could_not(api):
-    stranger = InProcessTransport(api.pipeline, "eve", ())
-    namespace_store(api.catalog).populate = namespace_populator(stranger, BOTH, PEM)
+    namespace_store(api.catalog).populate = namespace_populator(_stranger(api), BOTH, PEM)
     await _ns(api)
     assert "probe" not in _accounts(api)
     await api.run_until_idle()
