@@ -289,6 +289,13 @@ class TooManyRequests(ApiError):
     reason = "TooManyRequests"
 
 
+class Overloaded(TooManyRequests):
+    """429 as plain text, which is how flow control refuses a request."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many requests, please try again later.", details={"retryAfterSeconds": 1})
+
+
 class InternalError(ApiError):
     """500: something of ours broke."""
 

@@ -66,6 +66,13 @@ def at_least(minimum: float) -> Callable[[str], float]:
     return number
 
 
+def boolean(text: str) -> bool:
+    """A type of option values: true or false."""
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text}: expected true or false")
+    return text == "true"
+
+
 def whole_number(text: str) -> int:
     """A type of option values: whole numbers from 0."""
     if not text.isascii() or not text.isdigit():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kapi.base.version import VERSION
 from kapi.cli.authentication import add_authentication_options
-from kapi.cli.command import Command, Group, Parser, add_flag, at_least, command_list, find, whole_number
+from kapi.cli.command import Command, Group, Parser, add_flag, at_least, boolean, command_list, find, whole_number
 from kapi.cli.connection import add_connection_options
 from kapi.cli.generate import GENERATE
 from kapi.cli.resources import COMMANDS as RESOURCE_COMMANDS
@@ -86,7 +86,29 @@ def _add_up(parser: Parser) -> None:
         help="the range of cluster IPs, or one of each IP family (default: 10.0.0.0/24)",
     )
     add_authentication_options(parser)
+    _add_flow_control(parser)
     _add_audit(parser)
+
+
+def _add_flow_control(parser: Parser) -> None:
+    parser.add_argument(
+        "--enable-priority-and-fairness",
+        type=boolean,
+        default=True,
+        metavar="BOOL",
+        help="queue and refuse requests by FlowSchemas and PriorityLevelConfigurations (default: true)",
+    )
+    for name, default, what in (
+        ("max-requests-inflight", 400, "read"),
+        ("max-mutating-requests-inflight", 200, "write"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=whole_number,
+            default=default,
+            metavar="NUMBER",
+            help=f"the share of requests that {what} in the number that run at a time (default: {default})",
+        )
 
 
 def _add_audit(parser: Parser) -> None:

@@ -24,6 +24,7 @@ from kapi.controlplane.options import (
     check_storage,
     parse_advertise_address,
     parse_bind,
+    parse_inflight,
     parse_service_cidrs,
     parse_serving_files,
 )
@@ -51,6 +52,9 @@ def run(
     service_cluster_ip_range: str,
     log_level: str,
     log_format: str,
+    enable_priority_and_fairness: bool = True,
+    max_requests_inflight: int = 400,
+    max_mutating_requests_inflight: int = 200,
     audit_log: Path | None = None,
     audit_policy_file: Path | None = None,
     audit_log_maxsize: int = 100,
@@ -77,6 +81,8 @@ def run(
             event_ttl,
             parse_service_cidrs(service_cluster_ip_range),
             parse_advertise_address(advertise_address),
+            flow_control=enable_priority_and_fairness,
+            requests_inflight=parse_inflight(max_requests_inflight + max_mutating_requests_inflight),
             audit=AuditOptions(
                 audit_log,
                 audit_policy_file,

@@ -19,6 +19,7 @@ from kapi.controlplane.authentication import Authentication
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
 from kapi.controlplane.filewatch import FileWatch
+from kapi.controlplane.flowcontrol import FlowSchemaStatus, ensure_flow_control
 from kapi.controlplane.identitylease import IdentityLease
 from kapi.controlplane.options import DRAIN_SECONDS, join_host_port
 from kapi.controlplane.rbac.reconciliation import ensure_policy
@@ -34,6 +35,8 @@ from kapi.server.authz.rbac.authorizer import RbacAuthorizer
 from kapi.server.authz.rbac.escalation import EscalationCheck
 from kapi.server.authz.rbac.policy import Policy
 from kapi.server.authz.superuser import PrivilegedGroup
+from kapi.server.flowcontrol.control import FlowControl
+from kapi.server.flowcontrol.report import FlowControlMetrics
 from kapi.server.pages.health import STORE, Health
 from kapi.server.pages.metrics import Metrics
 from kapi.server.pipeline import Pipeline
@@ -129,6 +132,8 @@ class ControlPlane:
         self.metrics.observe(catalog, self.health)
         authentication = Authentication(options.authentication, credentials, catalog, clock=self.clock)
         services = self._services(catalog, authentication)
+        if options.flow_control:
+            services.flowcontrol = self._flow_control(catalog)
         self.metrics.observe_memory(services.memory)
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
@@ -152,28 +157,21 @@ class ControlPlane:
         )
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
         supervise = self.supervisor.run
-        if self._auditor is not None:
-            for name, run in self._auditor.tasks.items():
-                supervise(name, run)
+        for name, run in (self._auditor.tasks if self._auditor is not None else {}).items():
+            supervise(name, run)
         supervise("event-loop-lag", self.metrics.lag.run)
         files = FileWatch(self.metrics.registry)
         authentication.watch(files, tls, self._publish_authentication)
         supervise("file-watch", files.run)
-        history = options.history_seconds
-        compactor = Compactor(
-            storage,
-            self.clock,
-            retention=history,
-            interval=min(COMPACTION_INTERVAL, history / 4),
-            max_revisions=MAX_REVISIONS,
-            floor=min(history, PROMISED_SECONDS),
-        )
-        supervise("compaction", compactor.run)
+        supervise("compaction", self._compactor(storage).run)
         if self._scrub is not None:
             supervise("store-integrity", self._scrub.run)
         supervise("watch-history", partial(catalog.hub.keep_trimmed, COMPACTION_INTERVAL))
         supervise("custom-resource-definitions", DefinitionController(catalog).run)
         supervise("service-repair", repair.run)
+        if options.flow_control:
+            await ensure_flow_control(self.transport)
+            supervise("flow-schema-status", FlowSchemaStatus(self.transport, catalog, self.clock).run)
         supervise("controllers", partial(self._run_controllers, pipeline, credentials))
         registration = ApiServiceRegistration(self.transport, catalog)
         await registration.register_built_in()
@@ -237,6 +235,23 @@ class ControlPlane:
         self._publications.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("the ConfigMap extension-apiserver-authentication is not current", error=str(error))
+
+    def _compactor(self, storage: Storage) -> Compactor:
+        history = self.options.history_seconds
+        return Compactor(
+            storage,
+            self.clock,
+            retention=history,
+            interval=min(COMPACTION_INTERVAL, history / 4),
+            max_revisions=MAX_REVISIONS,
+            floor=min(history, PROMISED_SECONDS),
+        )
+
+    def _flow_control(self, catalog: Catalog) -> FlowControl:
+        control = FlowControl(catalog, self.options.requests_inflight)
+        control.start()
+        self.metrics.registry.register(FlowControlMetrics(control))
+        return control
 
     def _converter(self, name: str, conversion: Object) -> Converter:
         # Imported here: it is a good part of all imports, and most servers never call a webhook.

@@ -194,7 +194,7 @@ async def _ensure_default(transport: InProcessTransport, port: int, service_cidr
         found = await ensure_object(transport, path, service)
         if found is not None and [one.get("targetPort") for one in found["spec"]["ports"]] != [port]:
             change = {"spec": {"ports": service["spec"]["ports"]}}
-            await _send(transport, "PATCH", f"{path}/kubernetes", change, MERGE_PATCH)
+            await send(transport, "PATCH", f"{path}/kubernetes", change, MERGE_PATCH)
     except BootstrapError as error:
         # Its address may have been given to another object while the Service was deleted. Clients can work without it.
         _log.warning("the Service kubernetes cannot be created", error=str(error))
@@ -214,7 +214,7 @@ async def publish_authentication(transport: InProcessTransport, data: dict[str, 
     if found is not None and (found.get("data") or {}).items() >= data.items():
         return
     if found is not None:
-        await _send(transport, "PATCH", f"{path}/{AUTHENTICATION_CONFIG}", {"data": data}, MERGE_PATCH)
+        await send(transport, "PATCH", f"{path}/{AUTHENTICATION_CONFIG}", {"data": data}, MERGE_PATCH)
 
 
 async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Sequence[str]) -> None:
@@ -231,7 +231,7 @@ async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Seq
     stored = current["spec"]["cidrs"]
     if stored == [service_cidrs[0]] != [*service_cidrs]:
         change: Object = {"spec": {"cidrs": [*service_cidrs]}}
-        await _send(transport, "PATCH", path, change, MERGE_PATCH)
+        await send(transport, "PATCH", path, change, MERGE_PATCH)
     elif stored != [*service_cidrs]:
         _log.warning("the ServiceCIDR kubernetes is not --service-cluster-ip-range", cidrs=stored)
     conditions = (current.get("status") or {}).get("conditions") or ()
@@ -250,7 +250,7 @@ async def _ensure_service_cidr(transport: InProcessTransport, service_cidrs: Seq
         "status": {"conditions": [condition]},
     }
     options = "fieldManager=kubernetes-service-cidr-controller&force=true"
-    await _send(transport, "PATCH", f"{path}/status?{options}", status, APPLY_PATCH)
+    await send(transport, "PATCH", f"{path}/status?{options}", status, APPLY_PATCH)
 
 
 _PRIORITY_CLASSES = (
@@ -289,13 +289,14 @@ async def ensure_object(transport: InProcessTransport, path: str, body: Object) 
     if found.status == 200:
         existing: Object = json.decode(answer)
         return existing
-    await _send(transport, "POST", path, body)
+    await send(transport, "POST", path, body)
     return None
 
 
-async def _send(
+async def send(
     transport: InProcessTransport, method: str, path: str, body: Object, content_type: str = "application/json"
 ) -> None:
+    """Make one write of the control plane; a conflict means that another writer was faster, and is no error."""
     answer = await transport.request(method, path, {"content-type": content_type, **_AGENT}, json.encode(body))
     text = await answer.read()
     if answer.status not in (200, 201, 409):

@@ -9,6 +9,7 @@ from pathlib import Path
 from kapi.base.tls import KeyPair
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, SHORTEST_IPV6_PREFIX
+from kapi.server.flowcontrol.control import DEFAULT_SEATS
 
 DEFAULT_DATA_DIR = Path(".kapi")
 DEFAULT_BIND = "127.0.0.1:6443"
@@ -57,6 +58,10 @@ class Options:
     and in the server's certificate. Empty for the host it binds to."""
 
     audit: AuditOptions = AuditOptions()
+    flow_control: bool = True
+    """False to run every request at once, however many there are."""
+    requests_inflight: int = DEFAULT_SEATS
+    """The seats of flow control: requests that run at a time."""
 
     serving_files: KeyPair | None = None
     """The server's certificate and key; None: they are issued by the authority in `data_dir`."""
@@ -141,6 +146,16 @@ def parse_serving_files(certificate: Path | None, key: Path | None) -> KeyPair |
     if certificate is None or key is None:
         raise OptionError("--tls-cert-file and --tls-private-key-file: expected both or neither")
     return KeyPair(certificate, key)
+
+
+def parse_inflight(total: int) -> int:
+    """Check the number of requests that may run at a time."""
+    if total < 1:
+        raise OptionError(
+            "--max-requests-inflight and --max-mutating-requests-inflight: expected at least 1 in all; "
+            "use --enable-priority-and-fairness=false for no limit"
+        )
+    return total
 
 
 def check_storage(text: str) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kapi.codec.negotiate import Accepted
     from kapi.registry.resource import Resource
     from kapi.server.audit.record import Record
+    from kapi.server.flowcontrol.classify import Flow
+    from kapi.server.flowcontrol.control import Ticket
     from kapi.server.services import Services
     from kapi.server.transport.message import Request
 
@@ -28,11 +30,13 @@ class Context:
         "audit",
         "audit_annotations",
         "audit_id",
+        "flow",
         "info",
         "query",
         "request",
         "resource",
         "services",
+        "ticket",
         "user",
         "warnings",
     )
@@ -45,6 +49,10 @@ class Context:
         self.query: Mapping[str, str] = parse_query("")
         self.user = ANONYMOUS
         """The user that the request is made as: another than was authenticated, if the request is impersonated."""
+        self.ticket: Ticket | None = None
+        """The seats that the request holds while it is handled."""
+        self.flow: Flow | None = None
+        """The flow that the request belongs to; None before flow control, and where there is none."""
         self.resource: Resource | None = None
         self.accepted: Accepted | None = None
         self.warnings: list[str] = []

@@ -1,11 +1,13 @@
 """The stages of a request, top to bottom. Read this first.
 
-    recover → request info → deadline → authentication → audit → impersonation → authorization → router → body → handler
+    recover → request info → deadline → authentication → audit → impersonation → authorization → router → body
+    → flow control → handler
 
-A long body is read only after the client was authorized to send it; the others are whole when they come here.
+A long body is read only after the client was authorized to send it; the others are whole when they come here. Flow
+control comes after the body, not before authorization as in kube-apiserver: a client that sends slowly holds no seat.
 
 Stages do not know each other; only this file orders them. Everything below raises `ApiError`; only here do errors
-become responses. Flow control has its place between impersonation and authorization.
+become responses.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ class Pipeline:
         try:
             response = await self._recover(context)
         finally:
+            if context.ticket is not None:
+                context.ticket.finish()
             if context.audit is not None and self._services.auditor is not None:
                 self._services.auditor.answered(context, response)
             code = response.status if response is not None else 499
@@ -85,6 +89,8 @@ class Pipeline:
             info = context.info
             if warning := unenforced_warning(info.verb, info.subresource, context.resource, response):
                 context.warnings.append(warning)
+        if context.flow is not None:
+            headers += context.flow.headers
         if context.warnings:
             headers += warning_headers(context.warnings)
         return response
@@ -147,10 +153,15 @@ class Pipeline:
                 await require(services.authorizer, attributes, request.path, context.audit_annotations)
             elif context.audit is not None:
                 annotate(decision, context.audit_annotations)
-            # Routing and handling.
+            # Routing, and the rest of the body.
             endpoint = self._router.route(context)
             if request.arrival is not None:
                 await request.arrival.wait(context.user)
+            # Flow control.
+            control = services.flowcontrol
+            if control is not None:
+                context.ticket = control.begin(context) or await control.wait(context)
+            # Handling.
             if seconds is None and context.resource is not None and context.resource.needs_webhook:
                 deadline.reschedule(asyncio.get_running_loop().time() + DEFAULT_DEADLINE)
             return await endpoint(context)

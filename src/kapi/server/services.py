@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kapi.server.authn.authenticator import Authenticator
     from kapi.server.authn.tokenissuer import TokenIssuer
     from kapi.server.authz.authorizer import Authorizer
+    from kapi.server.flowcontrol.control import FlowControl
     from kapi.server.pages.health import Health
     from kapi.server.pages.metrics import Metrics
 
@@ -32,6 +33,8 @@ class Services:
     metrics: Metrics
     memory: MemoryAccount = field(default_factory=MemoryAccount)
     """The bytes held for peers; the same account as that of the transport."""
+    flowcontrol: FlowControl | None = None
+    """Flow control; None if every request runs at once."""
     auditor: Auditor | None = None
     """The audit stage; None if nothing is recorded."""
     token_issuer: TokenIssuer | None = None

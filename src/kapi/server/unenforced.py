@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from kapi.server.transport.message import Response
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
-_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 
 _NO_WEBHOOKS: Final = "admission webhooks are not called by this server"
 _NO_POLICIES: Final = "admission policies are not evaluated by this server"
 _NO_QUOTA: Final = "resource quotas are not enforced by this server: only their status is kept up to date"
-_NO_FLOW_CONTROL: Final = "API priority and fairness is not applied by this server"
 
 UNENFORCED: Final[Mapping[GroupKind, str]] = {
     GroupKind(_ADMISSION, "MutatingWebhookConfiguration"): _NO_WEBHOOKS,
@@ -32,8 +30,6 @@ UNENFORCED: Final[Mapping[GroupKind, str]] = {
     GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"): _NO_POLICIES,
     GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"): _NO_POLICIES,
     GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): _NO_POLICIES,
-    GroupKind(_FLOW_CONTROL, "FlowSchema"): _NO_FLOW_CONTROL,
-    GroupKind(_FLOW_CONTROL, "PriorityLevelConfiguration"): _NO_FLOW_CONTROL,
     GroupKind(
         "", "ResourceQuota"
     ): "resource quotas are not enforced by this server: only their status is kept up to date",

@@ -10,7 +10,7 @@ import asyncio
 import gzip
 from typing import TYPE_CHECKING, Any
 
-from kapi.api.errors import ApiError, NotAcceptable, PageNotFound
+from kapi.api.errors import ApiError, NotAcceptable, Overloaded, PageNotFound
 from kapi.codec import json, negotiate, yaml
 from kapi.server.handlers.views import PartialView, PlainView, TableView
 from kapi.server.requestinfo import InternalServerError
@@ -154,8 +154,11 @@ def _rendered(context: Context, code: int, obj: Any) -> Response:
 
 def error_response(context: Context, error: ApiError) -> Response:
     """An error as the client can read it: a Status in the form asked for, or text where kube-apiserver sends text."""
-    if isinstance(error, PageNotFound | InternalServerError):
-        return Response(error.code, list(_TEXT), f"{error.message}\n".encode())
+    if isinstance(error, PageNotFound | InternalServerError | Overloaded):
+        response = Response(error.code, list(_TEXT), f"{error.message}\n".encode())
+        if error.retry_after:
+            response.headers.append(("Retry-After", str(error.retry_after)))
+        return response
     try:
         context.accepted = negotiate.accept(context.request.headers.get("accept"), negotiate.PLAIN)
         response = _rendered(context, error.code, error.status())

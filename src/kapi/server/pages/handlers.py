@@ -11,6 +11,7 @@ from kapi.api.errors import MethodNotAllowed, NotFound, PageNotFound
 from kapi.base.version import VERSION
 from kapi.codec import json
 from kapi.server.authn.tokenissuer import DISCOVERY_PATH, KEYS_PATH
+from kapi.server.flowcontrol import report
 from kapi.server.handlers.respond import json_response, maybe_gzip, plain_only, wants_aggregated
 from kapi.server.pages import metrics as metrics_module
 from kapi.server.pages.discovery import AGGREGATED, Discovery
@@ -71,6 +72,8 @@ class Pages:
     def _below(self, path: str) -> Callable[[Context], Awaitable[Response]]:
         if path.startswith("/openapi/v3/"):
             return self._openapi_v3
+        if path.startswith(report.PREFIX):
+            return self._flow_control
         if path.startswith(("/api/", "/apis/")):
             return self._group
         raise PageNotFound
@@ -91,6 +94,16 @@ class Pages:
 
     async def _slis(self, context: Context) -> Response:
         return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], self._services.metrics.render_slis())
+
+    async def _flow_control(self, context: Context) -> Response:
+        control = self._services.flowcontrol
+        if control is None:
+            raise PageNotFound
+        details = context.query.get("includeRequestDetails", "") in ("1", "true")
+        text = report.page(control, context.info.path, details=details)
+        if text is None:
+            raise PageNotFound
+        return Response(200, [("Content-Type", "text/plain; charset=utf-8")], text.encode())
 
     # -- service account tokens -------------------------------------------------------------------------------------
 
