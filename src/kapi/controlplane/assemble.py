@@ -156,31 +156,40 @@ class ControlPlane:
             self.transport, server.port, options.service_cidrs, authentication=authentication.published()
         )
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
+        files = FileWatch(self.metrics.registry)
+        authentication.watch(files, tls, self._publish_authentication)
+        self._supervise_server(files, storage)
+        self.supervisor.run("service-repair", repair.run)
+        self.supervisor.run("controllers", partial(self._run_controllers, pipeline, credentials))
+        await self._register(services.address)
+        for hook in self._hooks:
+            hook.done = True
+
+    def _supervise_server(self, files: FileWatch, storage: Storage) -> None:
+        """Start the tasks that keep the server itself going."""
         supervise = self.supervisor.run
         for name, run in (self._auditor.tasks if self._auditor is not None else {}).items():
             supervise(name, run)
         supervise("event-loop-lag", self.metrics.lag.run)
-        files = FileWatch(self.metrics.registry)
-        authentication.watch(files, tls, self._publish_authentication)
         supervise("file-watch", files.run)
         supervise("compaction", self._compactor(storage).run)
         if self._scrub is not None:
             supervise("store-integrity", self._scrub.run)
-        supervise("watch-history", partial(catalog.hub.keep_trimmed, COMPACTION_INTERVAL))
-        supervise("custom-resource-definitions", DefinitionController(catalog).run)
-        supervise("service-repair", repair.run)
-        if options.flow_control:
+        supervise("watch-history", partial(self.catalog.hub.keep_trimmed, COMPACTION_INTERVAL))
+        supervise("custom-resource-definitions", DefinitionController(self.catalog).run)
+
+    async def _register(self, address: str) -> None:
+        """Create the objects by which the cluster knows this server, and start the tasks that keep them current."""
+        supervise = self.supervisor.run
+        if self.options.flow_control:
             await ensure_flow_control(self.transport)
-            supervise("flow-schema-status", FlowSchemaStatus(self.transport, catalog, self.clock).run)
-        supervise("controllers", partial(self._run_controllers, pipeline, credentials))
-        registration = ApiServiceRegistration(self.transport, catalog)
+            supervise("flow-schema-status", FlowSchemaStatus(self.transport, self.catalog, self.clock).run)
+        registration = ApiServiceRegistration(self.transport, self.catalog)
         await registration.register_built_in()
         supervise("apiservice-registration", registration.run)
-        lease = IdentityLease(self.transport, services.address, self.clock)
+        lease = IdentityLease(self.transport, address, self.clock)
         await lease.renew()
         supervise("identity-lease", lease.run)
-        for hook in self._hooks:
-            hook.done = True
 
     async def stop(self) -> None:
         """Stop serving, then close the store."""
