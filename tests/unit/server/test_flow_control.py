@@ -180,7 +180,7 @@ async def test_a_request_that_waits_too_long_is_refused(api, control):
 
 
 @controlled(seats=10)
-async def test_a_client_that_goes_away_waits_no_longer(api, control):
+async def test_a_client_that_disconnects_waits_no_longer(api, control):
     gate, _ = blocking(api)
     tasks = requests(api, "a", 30)
     await settle()
