@@ -85,6 +85,10 @@ SELECTOR_TERMS: Final = 1000
 """Terms of a label or field selector in a URL, and values of its `in` and `notin`. kube-apiserver has no limit; URLs
 are too short for 1,000 names of ordinary length."""
 
+AUDIT_ID_LENGTH: Final = 256
+"""Characters kept of an `Audit-Id` header, which is copied into the response, the audit log and other logs. An id is a
+UUID of 36; kube-apiserver keeps all of it and logs 64."""
+
 ACCEPT_CLAUSES: Final = 32
 """Media ranges looked at in an `Accept` header; the rest is ignored."""
 

@@ -29,6 +29,7 @@ from kapi.api.errors import (
     Unauthorized,
 )
 from kapi.api.go.durations import SECOND, parse_duration
+from kapi.api.limits import AUDIT_ID_LENGTH
 from kapi.server.authz.attributes import attributes_of
 from kapi.server.authz.authorizer import Verdict, annotate, require
 from kapi.server.authz.impersonation import Impersonator, is_impersonated, wanted_user
@@ -63,7 +64,8 @@ class Pipeline:
     async def __call__(self, request: Request) -> Response | StreamResponse:
         """Answer one request."""
         started = time.perf_counter()
-        audit_id = request.headers.get("audit-id") or _new_id()
+        given = request.headers.get("audit-id")
+        audit_id = given[:AUDIT_ID_LENGTH] if given else _new_id()
         context = Context(request, self._services, audit_id)
         metrics = self._services.metrics
         mutating = metrics.begin(request.method)

@@ -25,6 +25,8 @@ MAX_BODY_BYTES: Final = 100 * 1024
 """The largest body that is recorded. Without a larger one its event says `audit.k8s.io/truncated`."""
 MAX_STATUS_BYTES: Final = 64 * 1024
 """The largest response in which a Status is looked for."""
+MAX_ADDRESS_LENGTH: Final = 64
+"""An IPv6 address has at most 45 characters, and may be followed by the name of a network interface."""
 MAX_USER_AGENT: Final = 1024
 MAX_ADDRESSES: Final = 32
 """Addresses that are read from X-Forwarded-For."""
@@ -262,7 +264,8 @@ def _source_addresses(context: Context) -> list[str]:
     found = [part.strip() for part in reported.split(",")[:MAX_ADDRESSES]]
     if real.strip() not in found:
         found.append(real.strip())
-    found = [address for address in found if _is_address(address)]
+    # A longer text is no address, and must not be remembered.
+    found = [address for address in found if len(address) <= MAX_ADDRESS_LENGTH and _is_address(address)]
     return [*found, own] if _is_address(own) and found[-1:] != [own] else found
 
 
