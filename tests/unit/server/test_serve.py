@@ -13,7 +13,6 @@ import uvloop
 from certificates import new_authority
 from kapi.api.user import ANONYMOUS
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
-from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Response, StreamResponse
 from kapi.server.transport.serve import Server
 
@@ -81,7 +80,7 @@ def test_port_zero_becomes_a_real_port(run):
 def test_all_addresses_of_a_host_share_one_port(run):
     async def main():
         async with serving(hello, host="localhost") as server:
-            ports = {listening.getsockname()[1] for each in server._listeners for listening in each.sockets}
+            ports = {acceptor._sock.getsockname()[1] for acceptor in server._acceptors}
             assert ports == {server.port}
 
     run(main())
@@ -105,7 +104,7 @@ def test_port_in_use_is_an_error_and_leaves_nothing_behind(run, tmp_path):
             with pytest.raises(OSError, match="in use"):
                 await second.start()
             assert not (tmp_path / "s").exists()
-            assert second._listeners == []
+            assert second._acceptors == []
 
     run(main())
 
@@ -139,23 +138,6 @@ def test_stale_unix_socket_is_replaced_but_one_in_use_is_not(run, tmp_path):
             with pytest.raises(OSError, match="in use"):
                 await Server(hello, unix=path).start()
             assert path.exists()
-
-    run(main())
-
-
-def test_connection_over_the_limit_is_refused_with_a_status(run):
-    async def main():
-        async with serving(hello, limits=Limits(connections=1)) as server:
-            async with connected(server) as (reader, writer):
-                await ask(reader, writer)
-                async with connected(server) as (other, _):
-                    data = await other.read()
-                    assert data.startswith(b"HTTP/1.1 503 ")
-                    assert b'"kind":"Status"' in data
-                assert (await ask(reader, writer))[1] == b"127.0.0.1"
-            await server._wait_until_empty(None)
-            async with connected(server) as (reader, writer):
-                assert (await ask(reader, writer))[1] == b"127.0.0.1"
 
     run(main())
 
@@ -268,8 +250,8 @@ def test_graceful_shutdown_ends_streams_with_their_last_chunk(run):
 
 def test_connection_opened_just_before_shutdown_is_closed(run):
     class Hasty(Server):
-        def admit(self, connection):
-            admitted = super().admit(connection)
+        def admit(self, connection, address):
+            admitted = super().admit(connection, address)
             self._stop_listening()
             connection.drain()
             return admitted

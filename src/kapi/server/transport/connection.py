@@ -60,8 +60,8 @@ class Owner(Protocol):
         """True if the server is shutting down."""
         ...
 
-    def admit(self, connection: Connection) -> bool:
-        """Register a connection; returns False if there are too many."""
+    def admit(self, connection: Connection, address: str) -> bool:
+        """Register a connection from an address; returns False if there are too many."""
         ...
 
     def forget(self, connection: Connection) -> None:
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificates)
         self._payer = peer_name(None, peer.address)
         self._reader = RequestReader(peer, self._owner.limits)
-        if not self._owner.admit(self):
+        if not self._owner.admit(self, peer.address):
             self._reader.refuse(Refusal(503, "the server takes no more connections", "ServiceUnavailable"))
         self._task: asyncio.Task[None] = self._loop.create_task(self._serve())
         self._task.add_done_callback(self._done)
@@ -202,6 +202,11 @@ class Connection(asyncio.Protocol):
         self.release_writers()
 
     # What the server calls.
+
+    @property
+    def idle_since(self) -> float | None:
+        """The loop's time since when the connection waits for a request to begin; None while it is in use."""
+        return self._phase_since if self._waiter is not None and self._reader.state == IDLE else None
 
     def drain(self) -> None:
         """Close: now if idle, else with the response to the last request that has begun."""

@@ -34,7 +34,14 @@ class Limits:
     stream_input: int = 64 * KIB
     """Input a peer may send while it is being streamed to; more ends the connection."""
     connections: int = 10_000
-    """Open connections of one server; one more is answered 503 and closed."""
+    """Open connections of one server, unfinished TLS handshakes included. For one more, connections that have been idle
+    for the longest are closed; if all are in use it is answered 503 and closed."""
+    connections_per_address: int = 8000
+    """The same for one address, so that it cannot take all. High, because clients may be behind one proxy."""
+    handshakes: int = 1024
+    """TLS handshakes that are not finished; the oldest is dropped for one more. Each costs a few milliseconds."""
+    handshakes_per_address: int = 256
+    """The same for one address."""
 
     free: int = 8 * KIB
     """Bytes of requests that a connection may hold without being charged, authenticated or not. Most requests fit, so

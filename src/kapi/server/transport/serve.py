@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import heapq
 import logging
 import os
 import socket
 import stat
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from kapi.server.transport.acceptor import Acceptor
 from kapi.server.transport.connection import Connection
 from kapi.server.transport.limits import Limits
 from kapi.server.transport.memory import MemoryAccount
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.server.transport.message import Handler
-
-BACKLOG = 1024
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +60,12 @@ class Server:
         self._host = host
         self._tls = tls
         self._unix = unix
-        self._listeners: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._acceptors: list[Acceptor] = []
+        self._connections: dict[Connection, str] = {}
+        """The open connections, by the address of the peer."""
+        self._by_address: Counter[str] = Counter()
+        self.closed_idle = 0
+        """Idle connections that were closed for others."""
         self._empty: asyncio.Future[None] | None = None
 
     @property
@@ -68,13 +73,18 @@ class Server:
         """The number of open connections."""
         return len(self._connections)
 
+    @property
+    def handshakes(self) -> int:
+        """The number of connections whose TLS handshake is not finished."""
+        return sum(acceptor.handshakes for acceptor in self._acceptors)
+
     async def start(self) -> None:
         """Listen. A failure leaves nothing behind."""
         try:
             if self._host is not None:
                 await self._listen_tcp(self._host)
             if self._unix is not None:
-                await self._listen(_bind_unix(self._unix), None)
+                self._listen(_bind_unix(self._unix), None)
         except BaseException:
             await self.close()
             raise
@@ -98,18 +108,48 @@ class Server:
 
     # What connections call.
 
-    def admit(self, connection: Connection) -> bool:
-        """Register a connection; returns False if there are too many, or the server is shutting down."""
-        if self.draining or len(self._connections) >= self.limits.connections:
+    def admit(self, connection: Connection, address: str) -> bool:
+        """Register a connection; returns False if there are too many in use, or the server is shutting down.
+
+        An idle connection is closed for a new one: HTTP clients have to expect that of any idle connection.
+        """
+        limits = self.limits
+        if self.draining:
             return False
-        self._connections.add(connection)
+        if self._by_address[address] >= limits.connections_per_address and not self.close_idle(address):
+            return False
+        if len(self._connections) + self.handshakes > limits.connections and not self.close_idle():
+            return False
+        self._connections[connection] = address
+        self._by_address[address] += 1
         return True
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
-        self._connections.discard(connection)
+        address = self._connections.pop(connection, None)
+        if address is not None:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
+
+    def close_idle(self, address: str = "") -> int:
+        """Close the connections that have been idle for the longest, of one address or of all; returns how many.
+
+        It is some of them at a time, because looking at all costs milliseconds, and who needs one needs more.
+        """
+        idle = [
+            (since, number, connection)
+            for number, (connection, other) in enumerate(self._connections.items())
+            if (since := connection.idle_since) is not None and (not address or other == address)
+        ]
+        chosen = heapq.nsmallest(len(idle) // 100 + 1, idle)
+        for _, _, connection in chosen:
+            connection.abort()
+            self.forget(connection)
+        self.closed_idle += len(chosen)
+        return len(chosen)
 
     # Sockets.
 
@@ -123,30 +163,22 @@ class Server:
                 sock = _bind_tcp(family, (address[0], self.port, *address[2:]))
             except OSError as error:
                 # A host name may stand for addresses this machine does not have, such as ::1 where IPv6 is off.
-                if self._listeners and error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                if self._acceptors and error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                     continue
                 raise
             self.port = sock.getsockname()[1]
-            await self._listen(sock, self._tls)
+            self._listen(sock, self._tls)
 
-    async def _listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
-        listener = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self),
-            sock=sock,
-            ssl=tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=self.limits.handshake_timeout if tls else None,
-            ssl_shutdown_timeout=self.limits.shutdown_timeout if tls else None,
-        )
-        self._listeners.append(listener)
+    def _listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        self._acceptors.append(Acceptor(self, sock, lambda: Connection(self), tls))
 
     def _stop_listening(self) -> None:
         self.draining = True
-        for listener in self._listeners:
-            listener.close()
-        if self._unix is not None and self._listeners:
+        for acceptor in self._acceptors:
+            acceptor.close()
+        if self._unix is not None and self._acceptors:
             self._unix.unlink(missing_ok=True)
-        self._listeners.clear()
+        self._acceptors.clear()
 
     async def _wait_until_empty(self, seconds: float | None) -> None:
         if not self._connections:

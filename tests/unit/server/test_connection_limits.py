@@ -1,0 +1,225 @@
+"""The number of connections and of TLS handshakes: what is closed for a new one. On both event loops."""
+
+import asyncio
+import contextlib
+
+import pytest
+import uvloop
+
+from kapi.base.tls import Authority, KeyPair, client_context, server_context
+from kapi.server.transport.limits import Limits
+from kapi.server.transport.message import Response
+from kapi.server.transport.serve import Server
+
+GET = b"GET /path HTTP/1.1\r\nHost: test\r\n\r\n"
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+
+    def runner(main):
+        with asyncio.Runner(loop_factory=factory) as loop:
+            return loop.run(asyncio.wait_for(main, 30))
+
+    return runner
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """The context of a server, and that of a client."""
+    directory = tmp_path_factory.mktemp("tls")
+
+    def pair(name):
+        return KeyPair(directory / f"{name}.crt", directory / f"{name}.key")
+
+    authority = Authority.ensure(pair("ca"), "test")
+    authority.ensure_server(pair("server"), ["127.0.0.1"])
+    return server_context(pair("server")), client_context(pair("ca").certificate)
+
+
+async def hello(request):
+    return Response(200, [], request.peer.address.encode())
+
+
+@contextlib.asynccontextmanager
+async def serving(handler, tls=None, **limits):
+    server = Server(handler, host="127.0.0.1", tls=tls, limits=Limits(**limits))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(server, count=1, **options):
+    clients = [await asyncio.open_connection("127.0.0.1", server.port, **options) for _ in range(count)]
+    try:
+        yield clients
+    finally:
+        for _, writer in clients:
+            writer.transport.abort()
+
+
+async def ask(reader, writer):
+    """The status and body of an answer."""
+    writer.write(GET)
+    return await answer(reader)
+
+
+async def answer(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    return int(head.split(b" ")[1]), await reader.readexactly(length)
+
+
+async def ended(reader):
+    """Wait until the server has closed a connection without an answer."""
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 (the server has no event for its counts)
+        await asyncio.sleep(0.001)
+
+
+class Held:
+    """A handler that answers when it is told to."""
+
+    def __init__(self):
+        self.begun = 0
+        self.release = asyncio.Event()
+
+    async def __call__(self, _):
+        self.begun += 1
+        await self.release.wait()
+        return Response(200)
+
+
+def test_connection_over_the_limit_is_refused_with_a_status_while_all_are_in_use(run):
+    async def main():
+        held = Held()
+        async with serving(held, connections=1) as server, connected(server) as [(reader, writer)]:
+            writer.write(GET)
+            await until(lambda: held.begun)
+            async with connected(server) as [(other, _)]:
+                status, body = await answer(other)
+                assert status == 503
+                assert b'"kind":"Status"' in body
+            held.release.set()
+            assert (await answer(reader))[0] == 200
+
+    run(main())
+
+
+def test_idle_connection_is_closed_for_a_new_one_the_longest_idle_first(run):
+    async def main():
+        async with serving(hello, connections=3) as server, connected(server, 3) as (first, second, third):
+            for client in (second, first, third):
+                await ask(*client)
+                await asyncio.sleep(0.01)  # The clock of uvloop counts milliseconds.
+            async with connected(server) as [fourth]:
+                await ask(*fourth)
+                await ended(second[0])
+                for client in (first, third, fourth):
+                    assert (await ask(*client))[0] == 200
+                assert (server.closed_idle, server.connections) == (1, 3)
+
+    run(main())
+
+
+def test_one_address_cannot_take_all_connections(run):
+    async def main():
+        held = Held()
+        async with (
+            serving(held, connections=10, connections_per_address=2) as server,
+            connected(server, 2) as clients,
+        ):
+            for _, writer in clients:
+                writer.write(GET)
+            await until(lambda: held.begun == 2)
+            async with connected(server) as [(other, _)]:
+                assert (await answer(other))[0] == 503
+            async with connected(server, local_addr=("127.0.0.2", 0)) as [(other, writer)]:
+                writer.write(GET)
+                await until(lambda: held.begun == 3)
+                held.release.set()
+                assert (await answer(other))[0] == 200
+
+    run(main())
+
+
+def test_idle_connection_of_the_same_address_is_closed_for_its_new_one(run):
+    async def main():
+        async with (
+            serving(hello, connections=10, connections_per_address=1) as server,
+            connected(server, local_addr=("127.0.0.2", 0)) as [stranger],
+        ):
+            await ask(*stranger)
+            async with connected(server) as [first]:
+                await ask(*first)
+                async with connected(server) as [second]:
+                    await ended(first[0])
+                    assert [(await ask(*client))[0] for client in (stranger, second)] == [200, 200]
+
+    run(main())
+
+
+def test_unfinished_handshakes_are_bounded_per_address_the_oldest_is_dropped(run, tls):
+    async def main():
+        async with (
+            serving(hello, tls[0], handshakes_per_address=2) as server,
+            connected(server, 5) as silent,
+        ):
+            for reader, _ in silent[:3]:
+                await ended(reader)
+            assert server.handshakes == 2
+            async with connected(server, ssl=tls[1]) as [client]:
+                assert (await ask(*client))[0] == 200
+
+    run(main())
+
+
+def test_unfinished_handshakes_of_all_are_bounded(run, tls):
+    async def main():
+        async with (
+            serving(hello, tls[0], handshakes=2) as server,
+            connected(server, 2) as silent,
+            connected(server, 2, local_addr=("127.0.0.2", 0)),
+        ):
+            for reader, _ in silent:
+                await ended(reader)
+            assert server.handshakes == 2
+
+    run(main())
+
+
+def test_handshake_has_a_deadline(run, tls):
+    async def main():
+        async with serving(hello, tls[0], handshake_timeout=0.1) as server, connected(server) as [(reader, _)]:
+            await ended(reader)
+            await until(lambda: not server.handshakes)
+
+    run(main())
+
+
+def test_unfinished_handshakes_count_in_the_limit_of_connections(run, tls):
+    async def main():
+        async with serving(hello, tls[0], connections=3) as server, connected(server, 3):
+            await until(lambda: server.handshakes == 3)
+            async with connected(server, ssl=tls[1]) as [(reader, _)]:
+                assert (await answer(reader))[0] == 503
+
+    run(main())
+
+
+def test_unfinished_handshakes_do_not_delay_a_shutdown(run, tls):
+    async def main():
+        async with serving(hello, tls[0]) as server, connected(server) as [(reader, _)]:
+            await until(lambda: server.handshakes == 1)
+            await server.drain(10)
+            await ended(reader)
+
+    run(main())
