@@ -148,6 +148,7 @@ class ControlPlane:
             unix=options.socket,
             memory=services.memory,
         )
+        self.metrics.observe_connections(server)
         await server.start()
         services.address = join_host_port(options.public_host, server.port)
         self.url = f"https://{join_host_port(options.local_host, server.port)}"

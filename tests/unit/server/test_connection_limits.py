@@ -7,6 +7,7 @@ import pytest
 import uvloop
 
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
+from kapi.server.pages.metrics import Metrics
 from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Response
 from kapi.server.transport.serve import Server
@@ -221,5 +222,19 @@ def test_unfinished_handshakes_do_not_delay_a_shutdown(run, tls):
             await until(lambda: server.handshakes == 1)
             await server.drain(10)
             await ended(reader)
+
+    run(main())
+
+
+def test_connections_and_handshakes_are_metrics(run, tls):
+    async def main():
+        metrics = Metrics()
+        async with serving(hello, tls[0]) as server, connected(server), connected(server, ssl=tls[1]) as [client]:
+            metrics.observe_connections(server)
+            await ask(*client)
+            page = metrics.render().decode()
+            assert 'kapi_connections{state="open"} 1.0' in page
+            assert 'kapi_connections{state="handshake"} 1.0' in page
+            assert "kapi_idle_connections_closed_total 0.0" in page
 
     run(main())

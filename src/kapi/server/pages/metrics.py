@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kapi.registry.resource import Resource
     from kapi.server.pages.health import Health
     from kapi.server.transport.memory import MemoryAccount
+    from kapi.server.transport.serve import Server
     from kapi.storage.sqlite.scrub import Scrub
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -169,6 +170,10 @@ class Metrics:
         """Report what the scrub of the store has read and found at each scrape."""
         self.registry.register(_Scrubbed(scrub))
 
+    def observe_connections(self, server: Server) -> None:
+        """Report the connections of a server at each scrape."""
+        self.registry.register(_Connections(server))
+
     def render(self) -> bytes:
         """Return the page /metrics."""
         self._drop_unserved()
@@ -288,3 +293,21 @@ class _HeldBytes(Collector):
             value=account.refusals,
         )
         return [held, budget, closures, refusals]
+
+
+class _Connections(Collector):
+    """The connections of a server at each scrape."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterable[Metric]:
+        connections = GaugeMetricFamily("kapi_connections", "Connections of clients.", labels=["state"])
+        connections.add_metric(["open"], self._server.connections)
+        connections.add_metric(["handshake"], self._server.handshakes)
+        closed = CounterMetricFamily(
+            "kapi_idle_connections_closed_total",
+            "Idle connections that were closed to accept others.",
+            value=self._server.closed_idle,
+        )
+        return [connections, closed]
