@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kapi.base.clock import SystemClock
 from kapi.cache.invalidobjects import InvalidObjects
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kapi.base.clock import Clock
+    from kapi.cache.snapshot import Snapshot
     from kapi.cache.watcher import Watcher
     from kapi.storage.interface import Change, Storage, Subscription
 
@@ -187,6 +188,8 @@ class WatchCache:
         self.event_bytes = 0
         """Bytes of replaced and deleted objects that the kept events hold."""
         self._watchers: dict[Watcher, None] = {}
+        self.snapshots: dict[Snapshot[Any], None] = {}
+        """Snapshots of items that are being written to clients."""
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.floor = hub.revision if hub.loaded else hub.floor
         """A watch may start from here or later."""
@@ -221,6 +224,11 @@ class WatchCache:
             first = bisect_left(keys, prefix)
             last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)
         return (bisect_left(keys, start, first, last), last) if start else (first, last)
+
+    @property
+    def last_change(self) -> int:
+        """The revision of the last change that it took in."""
+        return self._revisions[-1] if self._revisions else self.floor
 
     @property
     def watchers(self) -> int:
@@ -288,6 +296,9 @@ class WatchCache:
             self._remove(previous)
         else:
             return None
+        if self.snapshots and previous is not None:
+            for snapshot in list(self.snapshots):
+                snapshot.replaced(previous)
         event = Event(item, previous, deleted=is_deleted, time=now)
         self._events.append(event)
         self._revisions.append(change.revision)

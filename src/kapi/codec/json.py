@@ -11,17 +11,21 @@ What is written is plain UTF-8. Go escapes `<`, `>` and `&` in strings; both for
 from __future__ import annotations
 
 import json as stdlib
+import re
 from math import isinf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kapi.api.depth import nests_deeper
 from kapi.api.go.text import quote
 from kapi.api.go.types import unmarshal_error
-from kapi.api.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, NUMBER_CHARACTERS, STRICT_PROBLEMS
+from kapi.api.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, MIB, NUMBER_CHARACTERS, STRICT_PROBLEMS
 from kapi.codec import syntax
 from kapi.codec.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -46,9 +50,79 @@ encode = msgspec.json.Encoder().encode
 """Compact JSON. NaN and infinities come out as null; objects that were decoded here have none."""
 
 
+PRETTY_BYTES: Final = 4 * MIB
+"""Up to this size indented JSON is made in one call; beyond, which takes deep nesting, in pieces."""
+_PIECE: Final = 64 * 1024
+
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]:,]|[^"{}\[\]:,\s]++', re.DOTALL)
+_EMPTY: Final = re.compile(rb"\s*[\]}]")
+
+
 def encode_pretty(obj: Any) -> bytes:
     """JSON for people: two spaces a level, no newline at the end."""
     return msgspec.json.format(encode(obj), indent=2)
+
+
+def pretty_pieces(encoded: bytes, level: int = 0) -> Iterator[bytes]:
+    """Yield JSON that is already encoded, indented as by `encode_pretty`; `level` is how deep it is nested.
+
+    Indentation multiplies the size of what is deep: a list of 1 MB, 200 levels down, becomes 230 MB. So a result that
+    may be large is made token by token, which is slower, and never in memory as a whole.
+    """
+    if _may_grow(encoded, level):
+        yield from _indented(encoded, level)
+        return
+    text = msgspec.json.format(encoded, indent=2)
+    # A string in JSON never contains a line break.
+    yield text.replace(b"\n", b"\n" + b"  " * level) if level else text
+
+
+def pretty_list_pieces(frame: bytes, elements: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield an object whose last field is a list, indented as by `encode_pretty`.
+
+    `frame` is the object with an empty list, `elements` are those of the list; both are encoded.
+    """
+    opening = msgspec.json.format(frame, indent=2).removesuffix(b"]\n}")
+    yield opening
+    before = b"\n    "
+    for element in elements:
+        yield before
+        yield from pretty_pieces(element, 2)
+        before = b",\n    "
+    yield b"]\n}" if before[:1] == b"\n" else b"\n  ]\n}"
+
+
+def _may_grow(encoded: bytes, level: int) -> bool:
+    """Return True if indentation may make a document larger than `PRETTY_BYTES`."""
+    breaks = encoded.count(b",") + 2 * (encoded.count(b"{") + encoded.count(b"["))
+    levels = (PRETTY_BYTES - 2 * len(encoded)) // (2 * breaks or 1) - level - 1
+    return levels < 1 or (levels < JSON_DEPTH and nests_deeper(encoded, levels))
+
+
+def _indented(encoded: bytes, level: int) -> Iterator[bytes]:
+    out: list[bytes] = []
+    size = 0
+    is_empty = False
+    for match in _TOKEN.finditer(encoded):
+        token = match[0]
+        if token in (b"{", b"["):
+            is_empty = _EMPTY.match(encoded, match.end()) is not None
+            level += 1
+            token = token if is_empty else token + b"\n" + b"  " * level
+        elif token in (b"}", b"]"):
+            level -= 1
+            token = token if is_empty else b"\n" + b"  " * level + token
+            is_empty = False
+        elif token == b",":
+            token = b",\n" + b"  " * level
+        elif token == b":":
+            token = b": "
+        out.append(token)
+        size += len(token)
+        if size > _PIECE:
+            yield b"".join(out)
+            out, size = [], 0
+    yield b"".join(out)
 
 
 def decode(data: bytes) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from functools import cmp_to_key
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml as pyyaml
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 _LOADER: Final = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
 _DUMPER: Final = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
+_PAUSE: Final = 256
+"""Events after which `encode_pieces` lets its caller pause: about a millisecond."""
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _INT64_MAX: Final = 2**63 - 1
 _TAG: Final = "tag:yaml.org,2002:"
 _COLLECTION_TAGS: Final = frozenset({None, *(_TAG + name for name in ("map", "seq", "str"))})
@@ -80,9 +84,38 @@ def strict_error(problems: list[str]) -> str:
 
 def encode(obj: Any) -> bytes:
     """Write a value in block style with its keys sorted, strings that look like something else in quotes."""
-    text: bytes | str = pyyaml.emit(_events(obj), Dumper=_DUMPER, width=80, allow_unicode=True)
-    encoded = text.encode() if isinstance(text, str) else text
-    return encoded.removesuffix(b"...\n")
+    return b"".join(encode_pieces(obj))
+
+
+def encode_pieces(obj: Any) -> Iterator[bytes]:
+    """Yield what `encode` returns in pieces, some of them empty: the caller may pause after a few hundred nodes.
+
+    A list may be an iterator, which is read as the document is written.
+    """
+    written: list[bytes] = []
+    sink = _Sink(written)
+    dumper = _DUMPER(sink, width=80, allow_unicode=True)
+    try:
+        for number, event in enumerate(_events(obj)):
+            dumper.emit(event)
+            if number % _PAUSE == 0:
+                yield b"".join(written)
+                written.clear()
+    finally:
+        dumper.dispose()
+    # The mark of an end that some scalars need as a whole document.
+    yield b"".join(written).removesuffix(b"...\n")
+
+
+class _Sink:
+    """The file that PyYAML writes to."""
+
+    def __init__(self, written: list[bytes]) -> None:
+        self._written = written
+
+    def write(self, data: bytes | str) -> None:
+        """Append to what is written."""
+        self._written.append(data.encode() if isinstance(data, str) else data)
 
 
 class _Document(NamedTuple):
@@ -331,20 +364,32 @@ def _events(obj: Any) -> Iterator[events.Event]:
     yield events.StreamEndEvent()
 
 
-def _node_events(value: Any) -> Iterator[events.Event]:
-    if isinstance(value, dict):
-        yield events.MappingStartEvent(None, None, implicit=True, flow_style=False)
-        for key in sorted(value, key=_SORT_KEY):
-            yield _scalar_event(key)
-            yield from _node_events(value[key])
-        yield events.MappingEndEvent()
-    elif isinstance(value, list):
-        yield events.SequenceStartEvent(None, None, implicit=True, flow_style=False)
-        for item in value:
-            yield from _node_events(item)
-        yield events.SequenceEndEvent()
-    else:
-        yield _scalar_event(value)
+def _node_events(root: Any) -> Iterator[events.Event]:
+    """The events of a value, without recursion: an object may be nested deeper than Python likes to call."""
+    waiting: list[Iterator[Any]] = [iter((root,))]
+    while waiting:
+        for value in waiting[-1]:
+            if type(value) in _SCALARS:
+                yield _scalar_event(value)
+            elif isinstance(value, dict):
+                yield events.MappingStartEvent(None, None, implicit=True, flow_style=False)
+                waiting.append(_fields(value))
+                break
+            elif isinstance(value, events.Event):
+                yield value
+            else:
+                yield events.SequenceStartEvent(None, None, implicit=True, flow_style=False)
+                waiting.append(chain(value, (events.SequenceEndEvent(),)))
+                break
+        else:
+            waiting.pop()
+
+
+def _fields(mapping: dict[str, Any]) -> Iterator[Any]:
+    for key in sorted(mapping, key=_SORT_KEY):
+        yield key
+        yield mapping[key]
+    yield events.MappingEndEvent()
 
 
 def _scalar_event(value: Scalar) -> events.ScalarEvent:

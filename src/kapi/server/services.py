@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kapi.server.transport.memory import MemoryAccount
+from kapi.server.turns import Turns
 
 if TYPE_CHECKING:
     from kapi.base.clock import Clock
@@ -39,5 +40,7 @@ class Services:
     """The audit stage; None if nothing is recorded."""
     token_issuer: TokenIssuer | None = None
     """The issuer of service account tokens; None if none are issued."""
+    turns: Turns = field(default_factory=Turns)
+    """Turns at the event loop, for long work."""
     address: str = ""
     """The host:port at which clients reach this server, as discovery reports it."""

@@ -12,7 +12,7 @@ import msgspec
 from kapi.codec import json, yaml
 from kapi.codec.errors import DecodeError
 from kapi.server.audit.policy import API_VERSION, LEVEL_NAMES, Level
-from kapi.server.transport.message import Response
+from kapi.server.transport.message import Body, Response
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -193,6 +193,11 @@ class Record:
         wants_body = self.config.level >= Level.REQUEST_RESPONSE and self.context.info.is_resource
         may_be_status = response.status >= 400 or self.context.info.verb in _DELETES
         if not wants_body and not may_be_status:
+            return
+        if isinstance(response.body, Body):
+            # Longer than what is recorded, and made while it is sent.
+            if wants_body:
+                self._truncate()
             return
         body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
         if len(body) > (MAX_BODY_BYTES if wants_body else MAX_STATUS_BYTES):

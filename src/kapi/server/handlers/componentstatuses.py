@@ -48,4 +48,4 @@ async def get_component(context: Context) -> Response:
 async def list_components(context: Context) -> Response:
     """Return all components."""
     view = view_for(context, listing=True)
-    return await list_response(context, view.many(list(_components(context).values()), ListMeta(0)))
+    return await list_response(context, view, list(_components(context).values()), ListMeta(0))

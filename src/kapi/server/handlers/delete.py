@@ -69,7 +69,7 @@ async def delete_collection(context: Context) -> Response:
     items, meta = await select(context, list_options(context.query, context.served, watch=False))
     write = new_write(context, DELETE, without_preconditions(options))
     await _delete_all(write, items)
-    return await list_response(context, view.many(items, meta))
+    return await list_response(context, view, items, meta)
 
 
 async def _delete_all(write: Write, items: Sequence[ReadyItem]) -> None:

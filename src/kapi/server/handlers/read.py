@@ -63,7 +63,7 @@ async def list_(context: Context) -> Response:
     view = view_for(context, listing=True)
     options = list_options(context.query, resource, watch=False)
     items, meta = await select(context, options)
-    return await list_response(context, view.many(items, meta))
+    return await list_response(context, view, items, meta)
 
 
 async def select(context: Context, options: ListOptions) -> tuple[list[ReadyItem], ListMeta]:
@@ -90,7 +90,7 @@ async def _select(context: Context, options: ListOptions) -> tuple[list[Item], L
     if options.revision and exact and options.revision != store.hub.revision:
         return await _at_revision(store, prefix, options, matches, Token(options.revision, "", _now(store)))
     limit = 0 if options.revision == 0 else options.limit
-    return _latest(store, prefix, limit, matches, None, counted=not options.selective)
+    return await _latest(context, prefix, limit, matches, None)
 
 
 def list_prefix(context: Context) -> str:
@@ -129,25 +129,23 @@ def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None
     return lambda item: match_labels(item.labels) and match_fields(values(item))
 
 
-def _latest(
-    store: Store, prefix: str, limit: int, matches: Callable[[Item], bool] | None, token: Token | None, *, counted: bool
+async def _latest(
+    context: Context, prefix: str, limit: int, matches: Callable[[Item], bool] | None, token: Token | None
 ) -> tuple[list[Item], ListMeta]:
     """A page from the cache, as of now; `token` is that of a list that is continued."""
+    store = context.served.stored
     revision, cache = store.hub.revision, store.cache
     first = prefix + token.start if token is not None else ""
-    if matches is None and limit > 0:
-        page, remaining = cache.page(prefix, first, limit)
-    else:
-        items, _ = cache.page(prefix, first, len(cache))
-        if matches is not None:
-            items = [item for item in items if matches(item)]
-        if limit <= 0:
-            return items, ListMeta(revision)
-        page, remaining = items[:limit], len(items) - limit
+    page, remaining = cache.page(prefix, first, limit if matches is None and limit > 0 else len(cache))
+    if matches is not None:
+        # The items are those of this moment, whatever is written while they are selected. One more than the page needs
+        # says that there is another page; how many items remain is not told when there is a selector.
+        page = await context.services.turns.select(matches, page, limit + 1 if limit > 0 else 0)
+        page, remaining = (page[:limit], len(page) - limit) if limit > 0 else (page, 0)
     if remaining <= 0:
         return page, ListMeta(revision)
     time = _now(store) if token is None else token.time
-    return _page(page, prefix, revision, time, remaining if counted else 0)
+    return _page(page, prefix, revision, time, remaining if matches is None else 0)
 
 
 async def _next_page(
@@ -163,7 +161,7 @@ async def _next_page(
     if options.fields is not None:
         await store.ready_for_fields(prefix)
     if token.revision in (LATEST, store.hub.revision):
-        return _latest(store, prefix, options.limit, matches, token, counted=not options.selective)
+        return await _latest(context, prefix, options.limit, matches, token)
     return await _at_revision(store, prefix, options, matches, token)
 
 

@@ -11,18 +11,32 @@ import gzip
 from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import ApiError, NotAcceptable, Overloaded, PageNotFound
+from kapi.cache.snapshot import Snapshot
 from kapi.codec import json, negotiate, yaml
+from kapi.server.handlers.listing import (
+    QUICK,
+    SHORT_STORED,
+    CompressedBody,
+    ComputedBody,
+    StoredList,
+    form_of,
+    joined,
+    list_steps,
+    object_steps,
+)
 from kapi.server.handlers.views import PartialView, PlainView, TableView
 from kapi.server.requestinfo import InternalServerError
-from kapi.server.transport.message import Response
+from kapi.server.transport.message import Body, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kapi.api.meta import Object
     from kapi.registry.resource import Resource
+    from kapi.registry.store import ReadyItem
     from kapi.server.context import Context
-    from kapi.server.handlers.views import View
+    from kapi.server.handlers.listing import Form, Steps
+    from kapi.server.handlers.views import ListMeta, View
 
 GZIP_THRESHOLD = 128 * 1024
 """Bodies beyond this are compressed when the client asks; smaller ones are not worth the time."""
@@ -30,6 +44,8 @@ WARNING_BUDGET = 4096
 WARNING_CUT = 256
 
 _JSON = ("Content-Type", "application/json")
+_YAML = ("Content-Type", negotiate.YAML)
+_GZIPPED = [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
 _TEXT = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
 
@@ -84,15 +100,48 @@ async def object_response(context: Context, code: int, body: bytes) -> Response:
     """One object, encoded."""
     if _is_plain_json(context):
         response = Response(code, [_JSON], (body, b"\n"))
-        return response if len(body) < GZIP_THRESHOLD else await maybe_gzip(context, response)
-    return await asyncio.to_thread(_rendered, context, code, json.decode(body))
+        if len(body) < GZIP_THRESHOLD:
+            return response
+        response.user = context.user
+        return await maybe_gzip(context, response)
+    return await _computed(context, code, object_steps(body, _form(context)))
 
 
-async def list_response(context: Context, parts: Sequence[bytes]) -> Response:
-    """A list, encoded in parts."""
-    if not _is_plain_json(context):
-        return await asyncio.to_thread(_rendered, context, 200, json.decode(b"".join(parts)))
-    return await maybe_gzip(context, Response(200, [_JSON], parts))
+async def list_response(context: Context, view: View, items: Sequence[ReadyItem], meta: ListMeta) -> Response:
+    """A list; a long one is made while it is sent."""
+    bodies = [item.body for item in items]
+    size = sum(map(len, bodies))
+    store = context.served.store
+    cache = None if store is None else store.cache
+    if not _is_plain_json(context) or (size > QUICK and not view.is_stored):
+        return await _computed(context, 200, list_steps(view, cache, items, meta, _form(context)))
+    if not view.is_stored:
+        bodies = [view.entry(item) for item in view.arrange(items)]
+    elif context.served.custom is not None:
+        bodies = await context.services.turns.map(view.entry, items)
+        size = sum(map(len, bodies))
+    frame = view.list_frame(meta)
+    if size > SHORT_STORED:
+        return _long(context, 200, StoredList(frame, Snapshot(cache, items, meta.revision), bodies, size))
+    response = Response(200, [_JSON], joined(frame, bodies), context.user)
+    return await maybe_gzip(context, response) if size > GZIP_THRESHOLD else response
+
+
+async def _computed(context: Context, code: int, steps: Steps) -> Response:
+    """A body that is made in turns of the event loop; a short one is sent with its length."""
+    body = ComputedBody(context.services.turns, steps)
+    whole = await body.whole()
+    if whole is None:
+        return _long(context, code, body)
+    return await maybe_gzip(context, Response(code, [_content_type(context)], whole))
+
+
+def _long(context: Context, code: int, body: Body) -> Response:
+    headers = [_content_type(context)]
+    if context.request.method == "GET" and _accepts_gzip(context):
+        headers += _GZIPPED
+        body = CompressedBody(body)
+    return Response(code, headers, body, context.user)
 
 
 def json_response(context: Context, code: int, obj: Object) -> Response:
@@ -108,14 +157,14 @@ def status_response(context: Context, status: Object, code: int = 200) -> Respon
 async def maybe_gzip(context: Context, response: Response) -> Response:
     """Compress a large body when the client asks for it; off the loop, because it takes a while."""
     body = response.body
-    size = len(body) if isinstance(body, bytes) else sum(len(part) for part in body)
+    if isinstance(body, Body):
+        return response
+    size = len(body) if isinstance(body, bytes) else sum(map(len, body))
     if size <= GZIP_THRESHOLD or context.request.method != "GET" or not _accepts_gzip(context):
         return response
     whole = body if isinstance(body, bytes) else b"".join(body)
     response.body = await asyncio.to_thread(gzip.compress, whole, 1)
-    response.headers.append(("Content-Encoding", "gzip"))
-    if ("Vary", "Accept-Encoding") not in response.headers:
-        response.headers.append(("Vary", "Accept-Encoding"))
+    response.headers += [header for header in _GZIPPED if header not in response.headers]
     return response
 
 
@@ -140,10 +189,22 @@ def _pretty(context: Context) -> bool:
     return negotiate.is_pretty(context.request.query, headers.get("user-agent", ""))
 
 
-def _rendered(context: Context, code: int, obj: Any) -> Response:
+def _is_yaml(context: Context) -> bool:
     accepted = context.accepted
-    if accepted is not None and accepted.media_type == negotiate.YAML:
-        return Response(code, [("Content-Type", negotiate.YAML)], yaml.encode(obj))
+    return accepted is not None and accepted.media_type == negotiate.YAML
+
+
+def _content_type(context: Context) -> tuple[str, str]:
+    return _YAML if _is_yaml(context) else _JSON
+
+
+def _form(context: Context) -> Form:
+    return form_of(is_yaml=_is_yaml(context), is_pretty=_pretty(context))
+
+
+def _rendered(context: Context, code: int, obj: Any) -> Response:
+    if _is_yaml(context):
+        return Response(code, [_YAML], yaml.encode(obj))
     if _pretty(context):
         return Response(code, [_JSON], json.encode_pretty(obj))
     return Response(code, [_JSON], json.encode(obj) + b"\n")

@@ -1,12 +1,12 @@
 """The forms an object can be asked for in: itself, a Table, or its metadata alone.
 
-A view makes JSON bytes of items, lists and watch events. The plain view only joins what the cache holds; the others
-decode. Media types (YAML, pretty printing) are applied afterwards, to whole answers, in `respond.py`.
+A view makes JSON bytes of items, the parts of lists, and watch events. The plain view only joins what the cache holds;
+the others decode. Lists are put together, and media types (YAML, pretty printing) applied, in `listing.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -45,17 +45,38 @@ class ListMeta(NamedTuple):
         return _encode(fields)
 
 
+class ListFrame(NamedTuple):
+    """The bytes around the items of a list: `before`, then `start` and the entry of each item, with commas, `after`."""
+
+    before: bytes
+    start: bytes
+    after: bytes = b"]}\n"
+
+
 class View(Protocol):
     """One form, for one resource. `share` is equal for views whose events are equal bytes."""
 
     share: object
 
+    @property
+    def is_stored(self) -> bool:
+        """True if the entries are bytes that the watch cache keeps, and not made for the list."""
+        ...
+
     def one(self, item: ReadyItem) -> bytes:
         """A single object."""
         ...
 
-    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
-        """A list, in parts."""
+    def arrange(self, items: Sequence[ReadyItem]) -> Sequence[ReadyItem]:
+        """The items in the order in which a list shows them."""
+        ...
+
+    def list_frame(self, meta: ListMeta) -> ListFrame:
+        """What is around the items of a list."""
+        ...
+
+    def entry(self, item: ReadyItem) -> bytes:
+        """An item of a list, without the `start` that all have in common."""
         ...
 
     def encode(self, kind: str, item: Item) -> bytes:
@@ -84,25 +105,29 @@ class PlainView:
         # What a webhook converts is written at another time than the event is handed out, so it cannot be shared.
         remote = resource.needs_webhook
         self.share: object = None if remote else ("plain", resource.api_version)
+        self.is_stored = resource.from_hub is None
 
     def one(self, item: ReadyItem) -> bytes:
         """A single object."""
         return self._head + (item.body if self._shown is None else self._shown(item))
 
-    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
-        """A list. Its items carry no kind or apiVersion, as typed lists do; those of custom kinds do."""
+    def arrange(self, items: Sequence[ReadyItem]) -> Sequence[ReadyItem]:
+        """The items in the order of their keys."""
+        return items
+
+    def list_frame(self, meta: ListMeta) -> ListFrame:
+        """What is around a list. Its items carry no kind or apiVersion, as typed lists do; those of custom kinds do."""
         resource = self._resource
-        opening = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
+        before = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
             _encode(resource.list_kind),
             _encode(resource.api_version),
             meta.encode(custom=resource.custom is not None),
         )
-        if not items:
-            return [opening, b"]}\n"]
-        shown = self._shown
-        bodies = [item.body for item in items] if shown is None else [shown(item) for item in items]
-        start = b"{" if resource.custom is None else self._head
-        return [opening, start, (b"," + start).join(bodies), b"]}\n"]
+        return ListFrame(before, b"{" if resource.custom is None else self._head)
+
+    def entry(self, item: ReadyItem) -> bytes:
+        """An item of a list."""
+        return item.body if self._shown is None else self._shown(item)
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
@@ -124,6 +149,8 @@ _raw_metadata = msgspec.json.Decoder(_RawMetadata).decode
 class PartialView:
     """Metadata alone: what garbage collectors and metadata informers ask for."""
 
+    is_stored = False
+
     def __init__(self, resource: Resource, version: str) -> None:
         self._api_version = f"meta.k8s.io/{version}"
         self._body = None if resource.custom is None else resource.stored.body
@@ -133,16 +160,24 @@ class PartialView:
 
     def one(self, item: ReadyItem) -> bytes:
         """A single object."""
-        body = item.body if self._body is None else self._body(item)
-        return b"%b%b}" % (self._head, bytes(_raw_metadata(b"{" + body).metadata))
+        return self._head + self.entry(item)
 
-    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
-        """A list."""
-        opening = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":[' % (
+    def arrange(self, items: Sequence[ReadyItem]) -> Sequence[ReadyItem]:
+        """The items in the order of their keys."""
+        return items
+
+    def list_frame(self, meta: ListMeta) -> ListFrame:
+        """What is around a list."""
+        before = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":[' % (
             self._api_version.encode(),
             meta.encode(),
         )
-        return [opening, b",".join([self.one(item) for item in items]), b"]}\n"]
+        return ListFrame(before, self._head)
+
+    def entry(self, item: ReadyItem) -> bytes:
+        """An item of a list."""
+        body = item.body if self._body is None else self._body(item)
+        return bytes(_raw_metadata(b"{" + body).metadata) + b"}"
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
@@ -157,6 +192,7 @@ class TableView:
     """Rows and columns, as kubectl prints them. Ages are told as of now, and only the first event names the columns."""
 
     share: object = None
+    is_stored = False
 
     def __init__(self, resource: Resource, version: str, include: str, now: Callable[[], dt.datetime]) -> None:
         if include not in ("", "Metadata", "Object", "None"):
@@ -175,10 +211,18 @@ class TableView:
         """A single object."""
         return self._encode({"resourceVersion": str(item.revision)}, [self._row(item)], columns=True)
 
-    def many(self, items: Sequence[ReadyItem], meta: ListMeta) -> list[bytes]:
-        """A list."""
-        rows = [self._row(item) for item in self._table.arrange(items)]
-        return [self._encode(msgspec.Raw(meta.encode()), rows, columns=True), b"\n"]
+    def arrange(self, items: Sequence[ReadyItem]) -> Sequence[ReadyItem]:
+        """The items in the order of the rows."""
+        return cast("Sequence[ReadyItem]", self._table.arrange(items))
+
+    def list_frame(self, meta: ListMeta) -> ListFrame:
+        """What is around the rows."""
+        before = self._encode(msgspec.Raw(meta.encode()), [], columns=True).removesuffix(b"]}")
+        return ListFrame(before, b"")
+
+    def entry(self, item: ReadyItem) -> bytes:
+        """A row."""
+        return _encode(self._row(item))
 
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""

@@ -20,7 +20,8 @@ from kapi.server.transport.deadline import Deadline
 from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestReader
 from kapi.server.transport.limits import KIB
 from kapi.server.transport.memory import REQUEST, peer_name
-from kapi.server.transport.message import Peer, Response, StreamResponse
+from kapi.server.transport.message import Body, Peer, Response, StreamResponse
+from kapi.server.transport.outgoing import SEND_BUFFER, Outgoing, WholeBody
 
 if TYPE_CHECKING:
     from kapi.api.user import User
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 
 _WHOLE: Final = 64 * KIB
 """A body up to this size is sent together with its head in one write."""
-_SLICE: Final = 256 * KIB
-"""A longer body is sent in writes of this size, with a turn of the event loop between them."""
 
 
 class Owner(Protocol):
@@ -142,6 +141,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         tls = transport.get_extra_info("ssl_object")
         self._tls = tls is not None
+        self._transport.set_write_buffer_limits(high=SEND_BUFFER)
         address = transport.get_extra_info("peername")
         certificates = client_certificates(tls) if tls is not None else ()
         peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificates)
@@ -267,14 +267,14 @@ class Connection(asyncio.Protocol):
         if request.arrival is not None:
             usable = usable and request.arrival.is_whole and not request.oversized
         try:
-            if self._gone():
+            if self.is_gone:
                 return False
             if self._eof or owner.draining:
                 # Requests pipelined behind this one have been accepted; the last response closes the connection.
                 usable = usable and bool(self._reader.queue)
             if isinstance(response, StreamResponse):
                 return await self._send_stream(response, request, usable=usable, chunked=modern)
-            return await self._send(response, request, usable=usable)
+            return await self._send(response, request, usable=usable, modern=modern)
         except Exception:
             log.exception("sending the response to %s %s failed", request.method, request.path)
             self._transport.abort()
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
         self._reader.stop()
         if self._hold is not None:
             self._hold.release()
-        if self._gone():
+        if self.is_gone:
             return
         if not self._reading:
             self._reading = True
@@ -311,8 +311,14 @@ class Connection(asyncio.Protocol):
                 return
         self._deadline.set(self._loop.time() + limits.linger)
 
-    def _gone(self) -> bool:
-        """Return True if nothing can be written any more, even if `connection_lost` was not called yet."""
+    @property
+    def is_full(self) -> bool:
+        """True while the send buffer is full."""
+        return self._full
+
+    @property
+    def is_gone(self) -> bool:
+        """True if nothing can be written any more, even if `connection_lost` was not called yet."""
         return self._lost or self._transport.is_closing()
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -463,9 +469,14 @@ class Connection(asyncio.Protocol):
 
     # Writing.
 
-    async def _send(self, response: Response, request: Request, *, usable: bool) -> bool:
+    async def _send(self, response: Response, request: Request, *, usable: bool, modern: bool) -> bool:
         body = response.body
-        length = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        if isinstance(body, bytes):
+            length = len(body)
+        elif isinstance(body, Body):
+            return await self._send_body(response, body, request, usable=usable, modern=modern)
+        else:
+            length = sum(map(len, body))
         silent = wire.bodiless(response.status)
         head = wire.head(response.status, response.headers, None if silent else length, close=not usable)
         if silent or length == 0 or request.method == "HEAD":
@@ -473,16 +484,31 @@ class Connection(asyncio.Protocol):
         elif length <= _WHOLE:
             self._transport.write(head + body if isinstance(body, bytes) else b"".join((head, *body)))
         else:
-            for piece in wire.slices(head, (body,) if isinstance(body, bytes) else body, _SLICE):
-                self._transport.write(piece)
-                # Other connections get a turn even if this peer takes everything at once.
-                await asyncio.sleep(0)
-                await self.wait_for_space()
-                if self._gone():
-                    return False
+            whole = WholeBody(head, (body,) if isinstance(body, bytes) else body)
+            return await self._send_pieces(whole, response, request, chunked=False) and usable
         if self._full:
             await self.wait_for_space()
         return usable
+
+    async def _send_body(self, response: Response, body: Body, request: Request, *, usable: bool, modern: bool) -> bool:
+        chunked = body.length is None and modern
+        usable = usable and (chunked or body.length is not None)
+        self._transport.write(
+            wire.head(response.status, response.headers, body.length, chunked=chunked, close=not usable)
+        )
+        if request.method == "HEAD":
+            return usable
+        if not await self._send_pieces(body, response, request, chunked=chunked):
+            return False
+        if chunked:
+            self._transport.write(wire.LAST_CHUNK)
+        return usable
+
+    async def _send_pieces(self, body: Body, response: Response, request: Request, *, chunked: bool) -> bool:
+        """Write a long body, on the account of the user; returns False if the peer is gone."""
+        owner = self._owner
+        payer = peer_name(response.user, request.peer.address)
+        return await Outgoing(self, self._transport, owner.limits).send(body, owner.memory, payer, chunked=chunked)
 
     async def _send_stream(self, response: StreamResponse, request: Request, *, usable: bool, chunked: bool) -> bool:
         self._transport.write(
@@ -500,7 +526,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._stream = None
             stream.end()
-        if self._eof or self._gone():
+        if self._eof or self.is_gone:
             return False
         if chunked:
             self._transport.write(wire.LAST_CHUNK)
@@ -549,7 +575,7 @@ class _ConnectionStream:
         """Send one chunk. An empty one would mean the end, so it is not sent."""
         if not data or self.closed.done():
             return
-        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        self._transport.write(wire.chunk(data) if self._chunked else data)
 
     async def drain(self) -> None:
         """Wait for space in the send buffer, or for the stream to be closed."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 from kapi.api.limits import MIB
 from kapi.server.transport import wire
 from kapi.server.transport.limits import Limits
-from kapi.server.transport.message import Peer, Request, StreamResponse
+from kapi.server.transport.message import Body, Peer, Request, StreamResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from kapi.server.transport.message import Handler, Stream
@@ -125,13 +125,19 @@ class InProcessTransport:
             self._pipes.add(pipe)
             pipe.start(response, self._pipes.discard)
             return Reply(response.status, response.headers, pipe)
-        whole = response.body if isinstance(response.body, bytes) else b"".join(response.body)
-        return Reply(response.status, response.headers, b"" if method == "HEAD" else whole)
+        whole = b"" if method == "HEAD" else await _whole(response.body)
+        return Reply(response.status, response.headers, whole)
 
     async def close(self) -> None:
         """End all streams cleanly: their writers are told, their readers get what was written."""
         for pipe in tuple(self._pipes):
             await pipe.leave()
+
+
+async def _whole(body: bytes | Sequence[bytes] | Body) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return b"".join([piece async for piece in body.pieces()] if isinstance(body, Body) else body)
 
 
 class _Pipe:

@@ -65,6 +65,8 @@ class Limits:
     """Between requests, and before the first one."""
     write_timeout: float = 60.0
     """For the peer to take bytes from a full send buffer."""
+    write_rate: float = 16.0 * KIB
+    """Bytes a second at which the peer must take a long response in the long run, beyond `write_timeout`."""
     handshake_timeout: float = 10.0
     """For TLS to be agreed on."""
     shutdown_timeout: float = 5.0

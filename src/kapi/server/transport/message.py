@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from kapi.api.user import User
     from kapi.server.transport.arrival import Arrival
 
 log = logging.getLogger(__name__)
@@ -75,23 +76,44 @@ class Request:
         """Set while, or if, the body arrives after the handler was called."""
 
 
-class Response:
-    """A whole answer. `body` may come in parts, which are sent as they are without being joined first.
+class Body:
+    """A long body that is made while it is sent, so that no more than a piece of it is in memory."""
 
-    The transport adds Date, Content-Length and Connection; everything else is in `headers`.
+    length: int | None = None
+    """Its size in bytes; None if that is known only at the end."""
+    grown: Callable[[], None] | None = None
+    """Set by the transport; called when `held` grows while no piece is asked for."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that are in memory for this body alone; what it shares with others does not count."""
+        return 0
+
+    def pieces(self) -> AsyncGenerator[bytes | memoryview, None]:
+        """Yield the body; called once. A next piece is asked for when the peer has taken most of the last."""
+        raise NotImplementedError
+
+
+class Response:
+    """An answer. `body` may come in parts, which are sent as they are without being joined first.
+
+    The transport adds Date, the framing (Content-Length or Transfer-Encoding) and Connection; everything else is in
+    `headers`. `user` is who is charged for a long body while the peer does not take it.
     """
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "headers", "status", "user")
 
     def __init__(
         self,
         status: int,
         headers: list[tuple[str, str]] | None = None,
-        body: bytes | Sequence[bytes] = b"",
+        body: bytes | Sequence[bytes] | Body = b"",
+        user: User | None = None,
     ) -> None:
         self.status = status
         self.headers = headers if headers is not None else []
         self.body = body
+        self.user = user
 
 
 class Stream(Protocol):

@@ -67,6 +67,11 @@ def head(
     return f"{line}{_date.line()}{fields}{framing}{_CLOSE[close]}".encode()
 
 
+def chunk(data: bytes | memoryview) -> bytes:
+    """One chunk of a chunked body. An empty one would mean the end, so it must not be empty."""
+    return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
+
+
 def slices(first: bytes, parts: Sequence[bytes], size: int) -> Iterator[bytes | memoryview]:
     """`first` and then `parts`, in pieces of at most `size` bytes, so that no single write is long."""
     group = [first]
