@@ -30,6 +30,9 @@ class LiveServer:
     By default it publishes no certificate, because most loads write ConfigMaps and look at all there are.
     """
 
+    module = "kapi.cli.main"
+    """What is run; a subclass may run a server with a planted bug."""
+
     def __init__(
         self, directory: Path, *arguments, environment=None, controllers="-root-ca-certificate-publisher-controller"
     ):
@@ -38,14 +41,14 @@ class LiveServer:
         self.environment = environment or {}
         self.port = 0
         self.process = None
-        self._log = directory.with_name(f"{directory.name}.log")
+        self.log_path = directory.with_name(f"{directory.name}.log")
         self._context = None
 
     def start(self):
         """Start it and wait until it is ready."""
-        command = [sys.executable, "-m", "kapi.cli.main", "up", "--data-dir", str(self.directory)]
+        command = [sys.executable, "-m", self.module, "up", "--data-dir", str(self.directory)]
         command += ["--bind", f"127.0.0.1:{self.port}", *self.arguments]
-        with self._log.open("ab") as log:
+        with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **self.environment}
             )
@@ -88,7 +91,7 @@ class LiveServer:
     @property
     def log(self):
         """What it has written to standard error, over all its lives."""
-        return self._log.read_text()
+        return self.log_path.read_text()
 
     @property
     def token(self):

@@ -39,7 +39,7 @@ def cpu_metric(utilization: int) -> _Part:
 
 def to_v1(scaler: Object) -> Object:
     """The autoscaling/v1 form of a stored (v2) object."""
-    spec, status = scaler.get("spec", {}), scaler.get("status", {})
+    spec, status = _without_nulls(scaler.get("spec") or {}), _without_nulls(scaler.get("status") or {})
     old_spec, old_status = _pick(spec, _SPEC_FIELDS), {"currentReplicas": 0, **_pick(status, _STATUS_FIELDS)}
     cpu = next((_cpu_target(metric) for metric in spec.get("metrics") or () if _cpu_target(metric) is not None), None)
     if cpu is not None:
@@ -54,7 +54,7 @@ def to_v1(scaler: Object) -> Object:
 
 def to_v2(scaler: Object) -> Object:
     """The stored (v2) form of an autoscaling/v1 object."""
-    old_spec, old_status = scaler.get("spec", {}), scaler.get("status", {})
+    old_spec, old_status = scaler.get("spec") or {}, scaler.get("status") or {}
     annotations = scaler["metadata"].get("annotations") or {}
     spec, status = _pick(old_spec, _SPEC_FIELDS), _pick(old_status, _STATUS_FIELDS)
     cpu = old_spec.get("targetCPUUtilizationPercentage")
@@ -76,6 +76,18 @@ def to_v2(scaler: Object) -> Object:
     if conditions:
         status["conditions"] = conditions
     return _assemble(scaler, "autoscaling/v2", spec, status, {})
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a value as Go would have decoded it: a null field is absent, a null item of a list is empty.
+
+    Stored objects have no nulls, but the configuration of a server-side apply is converted as the client wrote it.
+    """
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [{} if item is None else _without_nulls(item) for item in value]
+    return value
 
 
 def _assemble(scaler: Object, version: str, spec: _Part, status: _Part, annotations: dict[str, str]) -> Object:
