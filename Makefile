@@ -16,7 +16,7 @@ CLEAN_ENV := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTH
 PIP := $(CLEAN_ENV) $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test pythons check peers bench clean
+.PHONY: help venv run test pythons check peers fuzz bench clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ check: $(INSTALLED) ## Lint, format, types, architecture, documentation
 peers: $(INSTALLED) ## Run the tests against real kubectl and other people's clients
 	@if [ -e tests/wire/install ]; then bash tests/wire/install; fi
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal tests/wire $(ARGS)
+
+fuzz: $(INSTALLED) ## Send random valid and hostile requests to a live server (ARGS="--seconds 600 --seed 7", "--replay FILE")
+	PYTHONPATH=tests:tests/security:tests/reliability $(BIN)/python -m fuzz $(ARGS)
 
 bench: $(INSTALLED) ## Measure (ARGS are passed on)
 	$(BIN)/python -m bench $(ARGS)

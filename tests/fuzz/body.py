@@ -60,42 +60,9 @@ def _with_member(text, member):
 
 
 def _yaml(tree):
-    return _DEEP.sub(_deep, yaml.safe_dump(expand(tree), default_style=None, allow_unicode=True).encode("utf-8", "replace"))
-
-
-_ALIASES = b"a: &a [x]\n" + b"".join(b"%c: &%c [%s]\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in range(98, 112))
-
-FORMS = {
-    "json": lambda tree: _json(tree, ensure_ascii=False),
-    "ascii": lambda tree: _json(tree, indent=1),
-    "yaml": _yaml,
-    "gzip": lambda tree: gzip.compress(_json(tree), mtime=0),
-    "empty": lambda tree: b"",
-    "null": lambda tree: b"null",
-    "spaces": lambda tree: b" " * 10_000 + _json(tree),
-    "nan": lambda tree: _with_member(_json(tree), b'"n":NaN'),
-    "infinity": lambda tree: _with_member(_json(tree), b'"n":-Infinity'),
-    "exponent": lambda tree: _with_member(_json(tree), b'"n":1e999'),
-    "digits": lambda tree: _with_member(_json(tree), b'"n":' + b"9" * 5000),
-    "duplicate": lambda tree: _with_member(_json(tree), b'"metadata":{"name":"twice"},"kind":"Twice"'),
-    "surrogate": lambda tree: _with_member(_json(tree), b'"s":"\\ud800"'),
-    "not-utf8": lambda tree: _with_member(_json(tree), b'"s":"\xff\xfe"'),
-    "bom": lambda tree: b"\xef\xbb\xbf" + _json(tree),
-    "truncated": lambda tree: _json(tree)[: max(1, len(_json(tree)) * 7 // 10)],
-    "trailing": lambda tree: _json(tree) + b" {}",
-    "aliases": lambda tree: _ALIASES,
-    "documents": lambda tree: b"---\n" + _yaml(tree) + b"---\n" + _yaml(tree),
-    "tag": lambda tree: b"!!python/object/apply:os.getpid []\n",
-    "protobuf-magic": lambda tree: MAGIC,
-    "protobuf-of-json": lambda tree: MAGIC + _json(tree),
-    "protobuf": lambda tree: protobuf_config_map(tree),
-}
-DAMAGED = tuple(name for name in FORMS if name not in ("json", "ascii", "yaml", "protobuf"))
-
-
-def encode(tree, form):
-    """The bytes of a value in a form."""
-    return FORMS[form](tree)
+    return _DEEP.sub(
+        _deep, yaml.safe_dump(expand(tree), default_style=None, allow_unicode=True).encode("utf-8", "replace")
+    )
 
 
 def _field(number, content):
@@ -120,3 +87,40 @@ def protobuf_config_map(tree):
 
 def _utf8(value):
     return str(value).encode("utf-8", "replace")
+
+
+_ALIASES = b"a: &a [x]\n" + b"".join(
+    b"%c: &%c [%s]\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in range(98, 112)
+)
+
+FORMS = {
+    "json": lambda tree: _json(tree, ensure_ascii=False),
+    "ascii": lambda tree: _json(tree, indent=1),
+    "yaml": _yaml,
+    "gzip": lambda tree: gzip.compress(_json(tree), mtime=0),
+    "empty": lambda tree: b"",
+    "null": lambda tree: b"null",
+    "spaces": lambda tree: b" " * 10_000 + _json(tree),
+    "nan": lambda tree: _with_member(_json(tree), b'"n":NaN'),
+    "infinity": lambda tree: _with_member(_json(tree), b'"n":-Infinity'),
+    "exponent": lambda tree: _with_member(_json(tree), b'"n":1e999'),
+    "digits": lambda tree: _with_member(_json(tree), b'"n":' + b"9" * 5000),
+    "duplicate": lambda tree: _with_member(_json(tree), b'"metadata":{"name":"twice"},"kind":"Twice"'),
+    "surrogate": lambda tree: _with_member(_json(tree), b'"s":"\\ud800"'),
+    "not-utf8": lambda tree: _with_member(_json(tree), b'"s":"\xff\xfe"'),
+    "bom": lambda tree: b"\xef\xbb\xbf" + _json(tree),
+    "truncated": lambda tree: _json(tree)[: max(1, len(_json(tree)) * 7 // 10)],
+    "trailing": lambda tree: _json(tree) + b" {}",
+    "aliases": lambda tree: _ALIASES,
+    "documents": lambda tree: b"---\n" + _yaml(tree) + b"---\n" + _yaml(tree),
+    "tag": lambda tree: b"!!python/object/apply:os.getpid []\n",
+    "protobuf-magic": lambda tree: MAGIC,
+    "protobuf-of-json": lambda tree: MAGIC + _json(tree),
+    "protobuf": protobuf_config_map,
+}
+DAMAGED = tuple(name for name in FORMS if name not in ("json", "ascii", "yaml", "protobuf"))
+
+
+def encode(tree, form):
+    """The bytes of a value in a form."""
+    return FORMS[form](tree)

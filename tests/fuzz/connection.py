@@ -81,7 +81,9 @@ class Connection:
         """A plain write as the admin."""
         async with asyncio.timeout(PATIENCE):
             data = json.dumps(body).encode()
-            return await self._send(method, path.encode(), [*self.credentials("admin"), ("Content-Type", content_type.encode())], data)
+            return await self._send(
+                method, path.encode(), [*self.credentials("admin"), ("Content-Type", content_type.encode())], data
+            )
 
     def credentials(self, user):
         match user:

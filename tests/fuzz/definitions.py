@@ -18,7 +18,18 @@ LEAVES = (
     {"type": "string", "pattern": "(?=x)"}, {"type": "nope"}, {"type": "string", "default": 5}, {"$ref": "#/x"}, {"x-kubernetes-preserve-unknown-fields": True},
     {"type": "string", "default": "@text(5000)"},
 )  # fmt: skip
-COLUMNS = (".spec.a", ".spec.l[*]", ".metadata.name", ".spec.l[?(@.x=='y')]", "{.x}", ".", "", ".spec..a", ".spec['a']", ".spec.l[0:5:2]")
+COLUMNS = (
+    ".spec.a",
+    ".spec.l[*]",
+    ".metadata.name",
+    ".spec.l[?(@.x=='y')]",
+    "{.x}",
+    ".",
+    "",
+    ".spec..a",
+    ".spec['a']",
+    ".spec.l[0:5:2]",
+)
 
 
 def schema(rng, depth=0):
@@ -48,7 +59,10 @@ def record_schema(rng, depth):
     if rng.random() < 0.1:
         made["default"] = {}
     if rng.random() < 0.1:
-        made[rng.choice(("anyOf", "allOf", "oneOf"))] = [{"required": [names[0]]}, {"properties": {names[0]: {"enum": ["a"]}}}]
+        made[rng.choice(("anyOf", "allOf", "oneOf"))] = [
+            {"required": [names[0]]},
+            {"properties": {names[0]: {"enum": ["a"]}}},
+        ]
     return made
 
 
@@ -64,10 +78,13 @@ def random_definition(rng, name):
     root = {"type": "object", "properties": {"spec": schema(rng), "status": schema(rng, 2)}}
     more = {}
     if rng.random() < 0.4:
-        more["subresources"] = rng.choice(({"status": {}}, {}, {"scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}}))
+        more["subresources"] = rng.choice(
+            ({"status": {}}, {}, {"scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}})
+        )
     if rng.random() < 0.3:
         more["additionalPrinterColumns"] = [
-            {"name": "C", "type": rng.choice(("string", "integer", "date", "x")), "jsonPath": rng.choice(COLUMNS)} for _ in range(2)
+            {"name": "C", "type": rng.choice(("string", "integer", "date", "x")), "jsonPath": rng.choice(COLUMNS)}
+            for _ in range(2)
         ]
     if rng.random() < 0.2:
         more["selectableFields"] = [{"jsonPath": rng.choice((".spec.a", ".spec.s", "x"))}]
@@ -76,4 +93,10 @@ def random_definition(rng, name):
     versions = [version("v1", storage=True, root=root, **more)]
     if rng.random() < 0.3:
         versions.append(version(rng.choice(("v2", "v1beta1", "v1")), root=root, served=rng.random() < 0.8))
-    return definition(plural[:-1].upper(), versions, group=RANDOM_GROUP, plural=plural, scope=rng.choice(("Namespaced", "Namespaced", "Cluster")))
+    return definition(
+        plural[:-1].upper(),
+        versions,
+        group=RANDOM_GROUP,
+        plural=plural,
+        scope=rng.choice(("Namespaced", "Namespaced", "Cluster")),
+    )

@@ -81,17 +81,24 @@ class Answers:
             self._known["rv", path] = metadata.get("resourceVersion", "")
 
 
+def hubs_of(requests):
+    """The stored resources that requests are about."""
+    places = [parse_path(request.path) for request in requests]
+    return {place[0].hub for place in places if place and place[0].stored}
+
+
 class Drive:
     """One run against one server, which is started by the caller."""
 
-    def __init__(self, server, bounds):
+    def __init__(self, server, bounds, hubs=None):
+        """`hubs` are the stored resources to compare; all by default."""
         self.server = server
         self.bounds = bounds
         self.findings = []
         self.statistics = Statistics()
         self._answers = Answers()
         self._process = Process(server)
-        self._model = Model(server)
+        self._model = Model(server, hubs)
         self._log = Log(server.log_path)
         self._canary = Canary(server, self._process, bounds.stall, self._report_from_canary)
         self._in_flight = set()
@@ -136,7 +143,9 @@ class Drive:
             await connection.put("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         for definition in DEFINITIONS:
             await connection.put("POST", CRDS, definition)
-        answer = await connection.put("PATCH", f"{CANARY}?fieldManager=fuzz&force=true", CANARY_OBJECT, "application/apply-patch+yaml")
+        answer = await connection.put(
+            "PATCH", f"{CANARY}?fieldManager=fuzz&force=true", CANARY_OBJECT, "application/apply-patch+yaml"
+        )
         assert answer.status in (200, 201), answer
         connection.close()
 
@@ -155,12 +164,10 @@ class Drive:
     async def _period(self, requests):
         """Send some requests next to the canary, then compare; how many were sent."""
         before = self.statistics.sent
-        watching = asyncio.ensure_future(self._run_canary())
-        try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._run_canary())
             await asyncio.gather(*(self._client(requests) for _ in range(self.bounds.clients)))
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            self._canary.stop()
         if self._has_ended:
             status = self.server.process.poll()
             self._report(Finding("exit", f"the server ended with status {status}", self.server.log[-4000:], ()))
@@ -216,7 +223,9 @@ class Drive:
         for finding in self._log.tracebacks(number):
             self._report(finding._replace(numbers=tuple(sorted(self._in_flight | {number}))))
         if not self._has_ended and (memory := self._sample_memory()) > self.bounds.memory:
-            self._report(Finding("memory", "over the budget", f"{memory / MIB:.0f} MiB", tuple(self._in_flight | {number})))
+            self._report(
+                Finding("memory", "over the budget", f"{memory / MIB:.0f} MiB", tuple(self._in_flight | {number}))
+            )
 
     def _sample_memory(self):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -233,7 +242,9 @@ class Drive:
             self.server.terminate()
             status = await asyncio.to_thread(self.server.wait)
             if status != 0:
-                self._report(Finding("exit", f"SIGTERM ended the server with status {status}", self.server.log[-2000:], ()))
+                self._report(
+                    Finding("exit", f"SIGTERM ended the server with status {status}", self.server.log[-2000:], ())
+                )
         else:
             await asyncio.to_thread(self.server.kill)
         self.statistics.restarts += 1

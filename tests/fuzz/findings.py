@@ -55,7 +55,9 @@ def server_error(number, request, answer):
     if answer.status < 500 or is_known_server_error(answer.status, answer.body):
         return None
     message = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", _message(answer.body))
-    return Finding("server error", f"{answer.status} {_general(message)}", f"{request}\n{answer.body[:2000]!r}", (number,))
+    return Finding(
+        "server error", f"{answer.status} {_general(message)}", f"{request}\n{answer.body[:2000]!r}", (number,)
+    )
 
 
 def malformed_error(number, request, answer):
@@ -65,7 +67,9 @@ def malformed_error(number, request, answer):
     status = answer.json
     if status is None or (status.get("kind") == "Status" and status.get("code") == answer.status):
         return None
-    return Finding("malformed error", f"{answer.status} {request.verb}", f"{request}\n{answer.body[:2000]!r}", (number,))
+    return Finding(
+        "malformed error", f"{answer.status} {request.verb}", f"{request}\n{answer.body[:2000]!r}", (number,)
+    )
 
 
 def traceback(number, text):

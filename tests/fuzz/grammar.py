@@ -36,7 +36,14 @@ LIST_OPTIONS = {
     "resourceVersion": (*("0", "1", "", "-1", "x", "18446744073709551616") * 5, "99999999"),
     "resourceVersionMatch": ("Exact", "NotOlderThan", "x"),
     "labelSelector": SELECTORS,
-    "fieldSelector": ("metadata.name=fuzz-0", "metadata.namespace!=default", "spec.x=y", "metadata.name", "=,=", "a=b=c"),
+    "fieldSelector": (
+        "metadata.name=fuzz-0",
+        "metadata.namespace!=default",
+        "spec.x=y",
+        "metadata.name",
+        "=,=",
+        "a=b=c",
+    ),
     "timeoutSeconds": ("1", "0", "-1", "x"),
     "pretty": ("true", "1", "x"),
     "includeObject": ("None", "Metadata", "Object", "x"),
@@ -144,7 +151,7 @@ class _Sentence:
     def query(self, options, share=0.05):
         pairs = [(name, self.rng.choice(values)) for name, values in options.items() if self.chance(share)]
         if self.chance(0.02):
-            pairs += pairs[:1] + [("unknown", "x")]
+            pairs += [*pairs[:1], ("unknown", "x")]
         return "&".join(f"{name}={quote(value, safe='@()/')}" for name, value in pairs)
 
     def headers(self, *pairs):
@@ -173,7 +180,13 @@ class _Sentence:
             owner = self.rng.choice(NAMES)
             path = f"/api/v1/namespaces/{namespace}/configmaps/{owner}"
             metadata["ownerReferences"] = [
-                {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": f"@uid({path})", "controller": self.chance(0.5)}
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "name": owner,
+                    "uid": f"@uid({path})",
+                    "controller": self.chance(0.5),
+                }
             ]
         if self.chance(0.02):
             metadata.pop("name")
@@ -182,7 +195,12 @@ class _Sentence:
 
     def obj(self, kind, name, namespace):
         """An object: small and valid, with fields from its schema, or hostile."""
-        tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": self.metadata(kind, name, namespace), **kind.valid}
+        tree = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": self.metadata(kind, name, namespace),
+            **kind.valid,
+        }
         if kind.schema is not None and self.chance(0.35):
             fields = [field for field in kind.schema.properties if field not in ("apiVersion", "kind", "metadata")]
             for field in self.rng.sample(fields, min(len(fields), self.rng.choice((1, 1, 3)))):
@@ -232,7 +250,9 @@ class _Sentence:
     def make_create(self):
         kind, namespace = self.kind("create"), self.namespace()
         name = self.name(kind)
-        return self.sent("create", kind, "POST", kind.collection(namespace), WRITE_OPTIONS, self.obj(kind, name, namespace))
+        return self.sent(
+            "create", kind, "POST", kind.collection(namespace), WRITE_OPTIONS, self.obj(kind, name, namespace)
+        )
 
     def make_update(self):
         kind, namespace = self.kind("update"), self.namespace()
@@ -253,11 +273,17 @@ class _Sentence:
         elif isinstance(tree, dict) and tree and self.chance(0.7):
             kept = self.rng.choice(sorted(tree))
             tree = {kept: tree[kept]}
-        return self.sent(f"patch {content_type.split('/')[1].split('-')[0]}", kind, "PATCH", path, WRITE_OPTIONS, tree, content_type)
+        return self.sent(
+            f"patch {content_type.split('/')[1].split('-')[0]}", kind, "PATCH", path, WRITE_OPTIONS, tree, content_type
+        )
 
     def operations(self, tree):
         known = list(pointers(tree)) if isinstance(tree, dict | list) else [""]
-        made = [{"op": "add", "path": "/metadata/labels", "value": {"a": self.rng.choice("bcd")}}] if self.chance(0.6) else []
+        made = (
+            [{"op": "add", "path": "/metadata/labels", "value": {"a": self.rng.choice("bcd")}}]
+            if self.chance(0.6)
+            else []
+        )
         for _ in range(self.rng.choice((0, 1, 3)) if made else 2):
             op = self.rng.choice(("add", "add", "replace", "remove", "test", "copy", "move", "x"))
             path = self.rng.choice([*known, "/metadata/labels", "/metadata/labels/a", "/spec/x", "/-", "x", "/a~2"])
@@ -273,7 +299,9 @@ class _Sentence:
         kind, namespace = self.kind("patch"), self.namespace()
         path = kind.path(namespace, name := self.name(kind))
         tree = self.obj(kind, name, namespace)
-        request = self.sent("apply", kind, "PATCH", path, {**WRITE_OPTIONS, "force": ("true", "true", "false", "x")}, tree, APPLY)
+        request = self.sent(
+            "apply", kind, "PATCH", path, {**WRITE_OPTIONS, "force": ("true", "true", "false", "x")}, tree, APPLY
+        )
         if self.chance(0.9) and "fieldManager" not in request.target:
             target = f"{request.target}{'&' if '?' in request.target else '?'}fieldManager={self.rng.choice('ab')}"
             return Request(**{**request.__dict__, "target": target})
@@ -284,7 +312,9 @@ class _Sentence:
             return None
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if self.chance(0.4):
-            options["preconditions"] = {self.rng.choice(("uid", "resourceVersion")): f"@{self.rng.choice(('uid', 'rv'))}({path})"}
+            options["preconditions"] = {
+                self.rng.choice(("uid", "resourceVersion")): f"@{self.rng.choice(('uid', 'rv'))}({path})"
+            }
         if self.chance(0.3):
             options["propagationPolicy"] = self.rng.choice(DELETE_OPTIONS["propagationPolicy"])
         if self.chance(0.3):
@@ -299,21 +329,32 @@ class _Sentence:
         tree = self.delete_options(path)
         if tree is None:
             query = self.query(options)
-            return Request(verb, kind.label, "DELETE", f"{path}?{query}" if query else path, self.headers(), user=self.user())
+            return Request(
+                verb, kind.label, "DELETE", f"{path}?{query}" if query else path, self.headers(), user=self.user()
+            )
         return self.sent(verb, kind, "DELETE", path, options, tree, JSON)
 
     def make_deletecollection(self):
         kind = self.kind("deletecollection")
-        request = self.deletion("deletecollection", kind, kind.collection(self.namespace()), {**DELETE_OPTIONS, **LIST_OPTIONS})
+        request = self.deletion(
+            "deletecollection", kind, kind.collection(self.namespace()), {**DELETE_OPTIONS, **LIST_OPTIONS}
+        )
         if kind.plural != "customresourcedefinitions":
             return request
         # The definitions of the kinds that are compared stay.
-        return Request(**{**request.__dict__, "target": f"{kind.everywhere}?fieldSelector=metadata.name={kind.names[0]}"})
+        return Request(
+            **{**request.__dict__, "target": f"{kind.everywhere}?fieldSelector=metadata.name={kind.names[0]}"}
+        )
 
     def make_get(self):
         kind = self.kind("get")
         path = kind.path(self.namespace(), self.name(kind))
-        return self.asked("get", kind.label, path, self.query({"resourceVersion": LIST_OPTIONS["resourceVersion"], "pretty": ("true",)}))
+        return self.asked(
+            "get",
+            kind.label,
+            path,
+            self.query({"resourceVersion": LIST_OPTIONS["resourceVersion"], "pretty": ("true",)}),
+        )
 
     def list_path(self, kind):
         return kind.everywhere if self.chance(0.4) else kind.collection(self.namespace())
@@ -367,7 +408,9 @@ class _Sentence:
             "eviction": {},
             "token": {"spec": {"audiences": ["a"], "expirationSeconds": 600}},
         }
-        return self.hostile({"apiVersion": api_version, "kind": sub_kind, "metadata": {"name": name}, **fields.get(sub, {})})
+        return self.hostile(
+            {"apiVersion": api_version, "kind": sub_kind, "metadata": {"name": name}, **fields.get(sub, {})}
+        )
 
     def make_review(self):
         kind = self.rng.choice(REVIEWS)
@@ -389,7 +432,24 @@ class _Sentence:
         return self.asked("page", "pages", self.rng.choice(PAGES))
 
     def make_path(self):
-        parts = ("api", "apis", "v1", "namespaces", "default", "pods", "fuzz-0", "status", "..", "%2e%2e", "", "%00", "watch", "proxy", "apps", "é")
+        parts = (
+            "api",
+            "apis",
+            "v1",
+            "namespaces",
+            "default",
+            "pods",
+            "fuzz-0",
+            "status",
+            "..",
+            "%2e%2e",
+            "",
+            "%00",
+            "watch",
+            "proxy",
+            "apps",
+            "é",
+        )
         path = "/" + "/".join(self.rng.choice(parts) for _ in range(self.rng.randrange(1, 9)))
         method = self.rng.choice(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "BREW"))
         return Request("path", "paths", method, quote(path, safe="/%"), self.headers(), user=self.user())

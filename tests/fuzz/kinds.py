@@ -101,7 +101,12 @@ SPEC = record(
     colour={"type": "string", "default": "red", "pattern": "^[a-z]*$", "maxLength": 64},
     when={"type": "string", "format": "date-time"},
     port={"x-kubernetes-int-or-string": True},
-    tags={"type": "array", "items": {"type": "string", "maxLength": 64}, "maxItems": 50, "x-kubernetes-list-type": "set"},
+    tags={
+        "type": "array",
+        "items": {"type": "string", "maxLength": 64},
+        "maxItems": 50,
+        "x-kubernetes-list-type": "set",
+    },
     parts={
         "type": "array",
         "maxItems": 50,
@@ -116,7 +121,10 @@ SPEC = record(
 )
 SPEC["x-kubernetes-validations"] = [
     {"rule": "!has(self.size) || !has(self.parts) || self.parts.all(p, p.count <= self.size + 1000)"},
-    {"rule": "!has(oldSelf.size) || !has(self.size) || self.size >= oldSelf.size - 500", "messageExpression": "string(self.size)"},
+    {
+        "rule": "!has(oldSelf.size) || !has(self.size) || self.size >= oldSelf.size - 500",
+        "messageExpression": "string(self.size)",
+    },
 ]
 STATUS = record(ready={"type": "boolean"}, size={"type": "integer"}, selector={"type": "string"})
 COLUMNS = [
@@ -137,7 +145,10 @@ DEFINITIONS = (
         group=FIXED_GROUP,
     ),
     definition(
-        "Site", [version("v1", storage=True, root=record(spec=SPEC), subresources={})], group=FIXED_GROUP, scope="Cluster"
+        "Site",
+        [version("v1", storage=True, root=record(spec=SPEC), subresources={})],
+        group=FIXED_GROUP,
+        scope="Cluster",
     ),
 )
 _STATUS_VERBS = ("get", "patch", "update")
@@ -178,4 +189,16 @@ KINDS = (*BUILTIN, *CUSTOM)
 REVIEWS = tuple(kind for kind in BUILTIN if kind.group in ("authorization.k8s.io", "authentication.k8s.io"))
 STORED = tuple(kind for kind in KINDS if kind.stored)
 BY_ROOT = {f"{kind.root}/{kind.plural}": kind for kind in KINDS}
-__all__ = ["BUILTIN", "BY_ROOT", "CRDS", "CUSTOM", "DEFINITIONS", "KINDS", "NAMES", "NAMESPACES", "REVIEWS", "STORED", "Kind"]
+__all__ = [
+    "BUILTIN",
+    "BY_ROOT",
+    "CRDS",
+    "CUSTOM",
+    "DEFINITIONS",
+    "KINDS",
+    "NAMES",
+    "NAMESPACES",
+    "REVIEWS",
+    "STORED",
+    "Kind",
+]

@@ -39,25 +39,24 @@ def _object(request):
 
 
 class Minimiser:
-    """`fails(requests)` is a coroutine that returns True if the sequence fails as the original did."""
+    """`fails(requests)` is a coroutine that returns True if the sequence fails as the original did.
 
-    def __init__(self, fails, seconds=120):
+    `seconds` are for finding the shortest sequence, `shrink_seconds` for making its requests smaller.
+    """
+
+    def __init__(self, fails, seconds=120, shrink_seconds=60):
         self._fails = fails
         self._until = time.monotonic() + seconds
-        self.trials = 0
+        self._shrink_seconds = shrink_seconds
 
     @property
     def has_time(self):
         return time.monotonic() < self._until
 
-    async def _still_fails(self, requests):
-        self.trials += 1
-        return await self._fails(requests)
-
     async def minimise(self, guesses):
         """The smallest failing sequence that was found in time; None if no guess failed."""
         for failing in guesses:
-            if failing and await self._still_fails(failing):
+            if failing and await self._fails(failing):
                 return await self._shrink_all(await self._drop(failing))
             if not self.has_time:
                 break
@@ -70,7 +69,7 @@ class Minimiser:
             at, has_dropped = 0, False
             while at < len(failing) and self.has_time and len(failing) > 1:
                 rest = failing[:at] + failing[at + size :]
-                if rest and await self._still_fails(rest):
+                if rest and await self._fails(rest):
                     failing, has_dropped = rest, True
                 else:
                     at += size
@@ -80,6 +79,7 @@ class Minimiser:
         return failing
 
     async def _shrink_all(self, failing):
+        self._until = time.monotonic() + self._shrink_seconds
         for at in range(len(failing)):
             failing = await self._shrink(failing, at)
         return failing
@@ -93,7 +93,7 @@ class Minimiser:
                 if not self.has_time:
                     break
                 wanted = [*failing[:at], smaller, *failing[at + 1 :]]
-                if await self._still_fails(wanted):
+                if await self._fails(wanted):
                     failing, has_shrunk = wanted, True
                     break
         return failing
@@ -109,7 +109,9 @@ def smaller_requests(request):
         yield changed(request, target=path)
         pairs = query.split("&")
         if len(pairs) > 1:
-            yield from (changed(request, target=f"{path}?{'&'.join(pairs[:at] + pairs[at + 1 :])}") for at in range(len(pairs)))
+            yield from (
+                changed(request, target=f"{path}?{'&'.join(pairs[:at] + pairs[at + 1 :])}") for at in range(len(pairs))
+            )
     for at in range(len(request.headers)):
         yield changed(request, headers=request.headers[:at] + request.headers[at + 1 :])
     if request.form not in ("", "json"):
@@ -119,9 +121,9 @@ def smaller_requests(request):
 
 def smaller_trees(tree):
     """Trees with one part less or one part simpler, from the top down."""
-    if isinstance(tree, dict):
-        if "@repeat" in tree or "@entries" in tree:
-            yield from _smaller_counts(tree)
+    if isinstance(tree, dict) and ("@repeat" in tree or "@entries" in tree):
+        yield from _smaller_counts(tree)
+    elif isinstance(tree, dict):
         keys = list(tree)
         if len(keys) > 3:
             half = len(keys) // 2
@@ -145,6 +147,7 @@ def _smaller_counts(tree):
     name = "@repeat" if "@repeat" in tree else "@entries"
     if tree[name] > 1:
         yield {**tree, name: tree[name] // 2}
+    yield from ({**tree, "of": item} for item in smaller_trees(tree["of"]))
 
 
 def smaller_bytes(data):

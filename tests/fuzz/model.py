@@ -158,8 +158,9 @@ class Follower:
 class Model:
     """Every follower, and the writes that were acknowledged since the last comparison."""
 
-    def __init__(self, server):
-        self.followers = {hub: Follower(server, kind) for hub, kind in _WATCHED.items()}
+    def __init__(self, server, hubs=None):
+        """`hubs` are the stored resources to compare; all by default."""
+        self.followers = {hub: Follower(server, kind) for hub, kind in _WATCHED.items() if hubs is None or hub in hubs}
         self.acknowledged = []
         self.deleted = []
         self.dry_uids = set()

@@ -73,26 +73,25 @@ class Canary:
         self._bound = bound
         self._report = report
         self._count = 0
-        self._is_certain = True
+        self._turn = 0
+        self._is_stopped = False
         self.cost = 0.0
         self.waits = []
 
     async def run(self):
-        """Ask until cancelled; can be run again."""
+        """Ask until stopped; can be run again."""
+        self._is_stopped = False
         try:
-            if not self._is_certain:
-                await self._write()
-                self._is_certain = True
-            while True:
-                for _ in range(9):
-                    await self._read()
-                    await asyncio.sleep(PAUSE)
-                # A write that was cancelled may have happened: the next run begins with one.
-                self._is_certain = False
-                await self._write()
-                self._is_certain = True
+            while not self._is_stopped:
+                await (self._read() if self._turn % 10 else self._write())
+                self._turn += 1
+                await asyncio.sleep(PAUSE)
         finally:
             self._connection.close()
+
+    def stop(self):
+        """End after the answer that is being waited for: the last stall counts too."""
+        self._is_stopped = True
 
     async def _read(self):
         answer = await self._timed(self._connection.get(CANARY))

@@ -51,11 +51,11 @@ def plant_stall():
 
 
 def plant_lost_write():
-    """The update of a Lease that has labels is acknowledged and not stored."""
+    """The replacement (PUT) of a Lease that has labels is acknowledged and not stored."""
     replace = write._replace
 
     async def forget(request, item, obj, old):
-        if request.resource.resource == "leases" and old["metadata"].get("labels"):
+        if request.resource.resource == "leases" and request.verb == "update" and old["metadata"].get("labels"):
             request.dry_run = True
         return await replace(request, item, obj, old)
 

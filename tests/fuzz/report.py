@@ -15,7 +15,10 @@ def table(title, counts):
         totals[name] += count
     shown = [name for name, _ in totals.most_common(KINDS)]
     rows = [(name, {status: counts[name, status] for status in CLASSES}) for name in shown]
-    rest = {status: sum(count for (name, one), count in counts.items() if one == status and name not in shown) for status in CLASSES}
+    rest = {
+        status: sum(count for (name, one), count in counts.items() if one == status and name not in shown)
+        for status in CLASSES
+    }
     if any(rest.values()):
         rows.append((f"{len(totals) - len(shown)} others", rest))
     width = max([len(title), *(len(name) for name, _ in rows)])

@@ -70,7 +70,9 @@ class Request:
         return f"{self.method} {self.target[:500]} {dict(self.headers)} {self.form and f'{self.form}: {shown}'}"
 
 
-_DEFAULTS = {name: getattr(Request("", ""), name) for name in ("method", "target", "headers", "tree", "form", "user", "raw")}
+_DEFAULTS = {
+    name: getattr(Request("", ""), name) for name in ("method", "target", "headers", "tree", "form", "user", "raw")
+}
 
 
 def _resolve(text, seen):

@@ -5,7 +5,7 @@ import time
 
 from live_server import LiveServer
 
-from .driver import MIB, Bounds, Drive
+from .driver import MIB, Bounds, Drive, hubs_of
 from .grammar import Grammar
 from .minimise import Minimiser, guesses, load, save
 
@@ -68,7 +68,9 @@ class Session:
         Trials share a server, which is emptied after each: a hundred times as fast as starting one. What was left behind all the same
         may mislead them; so the result is tried on a fresh server, and if it does not fail there, all is done again on fresh ones.
         """
-        bounds = dataclasses.replace(self._bounds, clients=1, findings=4, is_compared=finding.category in ("lost write", "exit"))
+        bounds = dataclasses.replace(
+            self._bounds, clients=1, findings=4, is_compared=finding.category in ("lost write", "exit")
+        )
 
         async def fails(wanted):
             drive = await self._drive(enumerate(wanted), bounds)
@@ -86,7 +88,7 @@ class Session:
         return await self._minimise(fails, finding, last)
 
     async def _minimise(self, fails, finding, last):
-        minimiser = Minimiser(fails, self._settings.minimise_seconds)
+        minimiser = Minimiser(fails, self._settings.minimise_seconds, self._settings.shrink_seconds)
         return await minimiser.minimise(guesses(self._grammar.request, finding.numbers, last))
 
 
@@ -106,7 +108,7 @@ class SharedServer:
 
     async def findings(self, requests):
         """What a sequence of requests gives."""
-        drive = await Drive(self._server, self._bounds).run(enumerate(requests))
+        drive = await Drive(self._server, self._bounds, hubs_of(requests)).run(enumerate(requests))
         if self._server.process.poll() is None:
             await drive.clean()
         else:

@@ -1,39 +1,26 @@
 """Every request gets an answer, and never a 5xx, except where kube-apiserver answers so too.
 
 Requests are made up from parts that mean something, so that they get far. Each passes the whole pipeline. An answer of 5xx
-is accepted only if it is one of `KNOWN`: what kube-apiserver answers with 5xx although the client is to blame.
+is accepted only if it is one that kube-apiserver gives too although the client is to blame (`fuzz/findings.py`).
 """
 
 import asyncio
 import json
 import os
-import re
 from urllib.parse import quote
 
 import pytest
-import yaml
 from every_route import NAME, RESOURCES, collection, name_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from valid_objects import make_all, valid
 
 from api_client import APPLY, JSON, JSON_PATCH, MERGE, PARTIAL, STRATEGIC, TABLE, Api
+from fuzz.findings import is_known_server_error
 from virtual_time import VirtualLoop
 
 EXAMPLES = int(os.environ.get("KAPI_FUZZ_EXAMPLES", "600"))
 """The long form: KAPI_FUZZ_EXAMPLES=100000."""
-
-KNOWN = [
-    (500, r"^resourceVersion should not be set on objects to be created$"),
-    (500, r"^resourceVersion: Invalid value: .*: strconv\.ParseUint: parsing .*: invalid syntax$"),
-    (500, r"^strconv\.ParseUint: parsing .*: invalid syntax$"),
-    (500, r"^map: map\[.*\] does not contain declared merge key: .*$"),
-    (500, r"^unknown patch type: .* in map: .*$"),
-    (500, r"failed to create RequestInfo"),
-    (500, r"^\[?target\.(name|kind): "),
-    (501, r"is not supported"),
-    (504, r"^Timeout: Too large resource version: .*$"),
-]
 
 WORDS = st.sampled_from(
     ["", NAME, "default", "missing", "a", "..", "%2e", "0", "-1", "1", "2", "999999", "99999999999999999999", "true", "false",
@@ -155,14 +142,6 @@ async def ask(api, method, target, headers, body):
             await reply.aclose()
             return 200, b""
         return reply.status, await reply.read()
-
-
-def is_known_server_error(status, body):
-    try:
-        message = (json.loads if body[:1] == b"{" else yaml.safe_load)(body)["message"]
-    except (yaml.YAMLError, TypeError, KeyError):
-        message = body.decode(errors="replace")
-    return any(status == code and re.search(pattern, message, re.DOTALL) for code, pattern in KNOWN)
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

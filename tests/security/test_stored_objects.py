@@ -20,6 +20,7 @@ from api_client import JSON_PATCH, MERGE, Api, serving
 from controller_api import running_controllers
 from custom_kinds import CRDS, WIDGET_CRD
 from custom_kinds import definition as custom_definition
+from fuzz.values import made_up
 from kapi.cache.invalidobjects import InvalidObjects
 from kapi.controlplane.controllers.context import ControllerSettings
 from kapi.controlplane.controllers.controllerset import CONTROLLERS
@@ -31,46 +32,6 @@ from virtual_time import run
 SEEDS = int(os.environ.get("KAPI_RESTART_SEEDS", "3"))
 """The long form: KAPI_RESTART_SEEDS=300."""
 PATCHES = 6
-WORDS = ["", "a", "b.example.com", "True", "False", "Ready", "10.0.0.1", "1Gi", "5", "default", "it", "Bound", "é"]
-SCALARS = {
-    "Time": lambda rng: rng.choice(["2026-01-01T00:00:00Z", "1970-01-01T00:00:00Z"]),
-    "MicroTime": lambda rng: "2026-01-01T00:00:00.000000Z",
-    "Quantity": lambda rng: rng.choice(["0", "1", "100m", "5Gi"]),
-    "IntOrString": lambda rng: rng.choice([0, 1, "50%", "name"]),
-    "FieldsV1": lambda rng: {},
-    "RawExtension": lambda rng: {"kind": "A", "apiVersion": "v1"},
-}
-
-
-def made_up(rng, node, depth=0):
-    """A value of the type a schema specifies."""
-    if rng.random() < 0.05:
-        return None
-    if node.ref:
-        short = node.ref.rpartition(".")[2]
-        if short in SCALARS:
-            return SCALARS[short](rng)
-        return made_up(rng, definition(node.ref), depth)
-    if node.properties:
-        share = 0.6 if depth < 4 else 0.1
-        return {name: made_up(rng, field, depth + 1) for name, field in node.properties.items() if rng.random() < share}
-    if node.items is not None:
-        return [made_up(rng, node.items, depth + 1) for _ in range(rng.randrange(3))]
-    if node.values is not None:
-        return {rng.choice(WORDS[1:]): made_up(rng, node.values, depth + 1) for _ in range(rng.randrange(3))}
-    return made_up_scalar(rng, node)
-
-
-def made_up_scalar(rng, node):
-    match node.type:
-        case "integer" | "number":
-            return rng.choice([0, 0, 1, 2, 100, -1, 2**31 - 1])
-        case "boolean":
-            return rng.random() < 0.5
-        case "object":
-            return {}
-        case _:
-            return rng.choice([*node.enum, *WORDS])
 
 
 def metadata(rng):

@@ -232,7 +232,11 @@ def test_metrics_round_trip_through_v1(metrics):
 
 def test_a_v2_object_with_nulls_converts_as_if_they_were_absent():
     """The configuration of a server-side apply is converted before anything has removed its nulls."""
-    metrics = [None, {"type": "Resource", "resource": None}, {"type": "Resource", "resource": {"name": "cpu", "target": None}}]
+    metrics = [
+        None,
+        {"type": "Resource", "resource": None},
+        {"type": "Resource", "resource": {"name": "cpu", "target": None}},
+    ]
     scaler = thing(spec={"metrics": metrics, "behavior": None}, status={"currentMetrics": [None, {"resource": None}]})
     converted = to_v1(scaler)
     assert json.loads(converted["metadata"]["annotations"][f"{PREFIX}metrics"])[0] == {}
