@@ -12,6 +12,7 @@ import yaml
 
 from kapi.codec.protobuf import MAGIC
 
+YAML_BYTES = 200_000
 _TEXT = re.compile(r"^@text\((\d+)\)$")
 _DEEP = re.compile(rb'"@deep-(list|map)\((\d+)\)"')
 
@@ -60,9 +61,12 @@ def _with_member(text, member):
 
 
 def _yaml(tree):
-    return _DEEP.sub(
-        _deep, yaml.safe_dump(expand(tree), default_style=None, allow_unicode=True).encode("utf-8", "replace")
-    )
+    """YAML in its own style if it is small; else JSON, which is YAML too and does not take minutes to write."""
+    text = _json(tree)
+    if len(text) > YAML_BYTES:
+        return text
+    plain = yaml.dump(expand(tree), Dumper=yaml.CSafeDumper, allow_unicode=True)
+    return _DEEP.sub(_deep, plain.encode("utf-8", "replace"))
 
 
 def _field(number, content):

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from .connection import Closed, Connection, Hanging
-from .findings import Finding, malformed_error, server_error
+from .findings import Finding, malformed_error, not_ready, server_error
 from .kinds import CRDS, DEFINITIONS
 from .model import Model, parse_path
 from .monitor import CANARY, CANARY_OBJECT, Canary, Log, Process
@@ -235,6 +235,11 @@ class Drive:
     async def _compare(self):
         for finding in await self._model.compare():
             self._report(finding)
+        connection = Connection(self.server)
+        if (answer := await connection.get("/readyz")).status != 200:
+            reasons = [await connection.get(f"/readyz/{name}") for name in not_ready(answer).signature.split()]
+            self._report(not_ready(answer, f"{[reason.body for reason in reasons]}\n{self.server.log[-6000:]}"))
+        connection.close()
 
     async def _restart(self):
         """End the server, by SIGKILL and SIGTERM in turn, start it again, and compare once more."""

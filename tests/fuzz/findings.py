@@ -12,6 +12,8 @@ KNOWN = [
     (500, r"^strconv\.ParseUint: parsing .*: invalid syntax$"),
     (500, r"^map: map\[.*\] does not contain declared merge key: .*$"),
     (500, r"^unknown patch type: .* in map: .*$"),
+    (500, r"^list element types are not identical: "),
+    (500, r"^expected a .*, but received a .*$"),
     (500, r"failed to create RequestInfo"),
     (500, r"^failed to create typed (patch|live) object \("),
     (500, r"^\[?target\.(name|kind): "),
@@ -52,12 +54,21 @@ def _message(body):
 
 def server_error(number, request, answer):
     """The finding of an answer that blames the server, or None."""
-    if answer.status < 500 or is_known_server_error(answer.status, answer.body):
+    # The answer to a HEAD has no message; if it was a failure of the server, the log has a traceback.
+    if answer.status < 500 or request.method == "HEAD" or is_known_server_error(answer.status, answer.body):
         return None
+    if request.path == "/readyz":
+        return not_ready(answer)
     message = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", _message(answer.body))
     return Finding(
         "server error", f"{answer.status} {_general(message)}", f"{request}\n{answer.body[:2000]!r}", (number,)
     )
+
+
+def not_ready(answer, log=""):
+    """The finding of a server that says it is not ready."""
+    failing = re.findall(r"^\[-\](\S+)", answer.body.decode(errors="replace"), re.MULTILINE)
+    return Finding("not ready", " ".join(failing), log, ())
 
 
 def malformed_error(number, request, answer):

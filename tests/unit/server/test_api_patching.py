@@ -401,3 +401,12 @@ async def test_strategic_merge_patch_of_the_wrong_shape_is_shown_as_go_prints_it
     await api.made(DEPLOY, deployment("d"))
     answer = await api.patch(f"{DEPLOY}/d", patch, STRATEGIC)
     assert answer.error == (422, "Invalid", f' "" is invalid: patch: Invalid value: "{shown}": {why}')
+
+
+@served
+async def test_a_patch_that_replaces_the_whole_object_by_one_without_a_version_is_refused(api):
+    await api.made(CM, cm())
+    operations = [{"op": "replace", "path": "", "value": {"a": "b"}}, {"op": "add", "path": "/kind", "value": "Other"}]
+    answer = await api.patch(f"{CM}/a", operations, JSON_PATCH)
+    assert answer.status == 400, answer
+    assert "the kind of an object cannot be changed" in answer.message

@@ -112,7 +112,7 @@ def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str]
             patched["kind"], patched["apiVersion"] = kind, api_version
         elif context.served.custom is not None and not (patched.get("kind") and patched.get("apiVersion")):
             raise _undecodable(patched, "Object 'Kind' or 'apiVersion' is missing in the patched document")
-        elif patched.setdefault("kind", kind) != kind or patched.setdefault("apiVersion", api_version) != api_version:
+        elif (patched.setdefault("kind", kind), patched.setdefault("apiVersion", api_version)) != (kind, api_version):
             raise _other_kind(context, patched, kind, api_version)
         problems = (_convert(patched, schema, document) if is_strategic else _coerce(patched, schema)) + duplicates
         if problems and validation == "Strict":
