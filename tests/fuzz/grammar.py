@@ -79,6 +79,9 @@ HEADERS = (
 )  # fmt: skip
 BODIES_AS = (*(JSON,) * 40, *("application/yaml",) * 4, PROTOBUF, "text/plain", "")
 
+SERVER_OBJECTS = ("customresourcedefinitions", "clusterroles", "clusterrolebindings")
+"""Kinds of which only the fuzzer's objects are deleted: the definitions of what is compared, and the controllers' permissions."""
+
 VERBS = {
     "create": 20,
     "update": 12,
@@ -339,9 +342,8 @@ class _Sentence:
         request = self.deletion(
             "deletecollection", kind, kind.collection(self.namespace()), {**DELETE_OPTIONS, **LIST_OPTIONS}
         )
-        if kind.plural != "customresourcedefinitions":
+        if kind.plural not in SERVER_OBJECTS:
             return request
-        # The definitions of the kinds that are compared stay.
         return Request(
             **{**request.__dict__, "target": f"{kind.everywhere}?fieldSelector=metadata.name={kind.names[0]}"}
         )

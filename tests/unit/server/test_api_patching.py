@@ -408,5 +408,5 @@ async def test_a_patch_that_replaces_the_whole_object_by_one_without_a_version_i
     await api.made(CM, cm())
     operations = [{"op": "replace", "path": "", "value": {"a": "b"}}, {"op": "add", "path": "/kind", "value": "Other"}]
     answer = await api.patch(f"{CM}/a", operations, JSON_PATCH)
-    assert answer.status == 400, answer
+    assert answer.status == 422, answer
     assert "the kind of an object cannot be changed" in answer.message
