@@ -1,4 +1,4 @@
-"""Outbound HTTPS: one POST to another server, with a time limit, a size limit, and a verified certificate.
+"""Outbound HTTPS: one request to another server, with a time limit, a size limit, and a verified certificate.
 
 For calls a server makes on its own account. Connections are kept per destination and authority. Redirects are not
 followed, since they may lead to a server that was not configured; proxies, cookies and compression are not used, and
@@ -78,12 +78,19 @@ class Outbound:
 
     async def post(self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int) -> Answer:
         """POST JSON and wait for the answer, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
-        call = _Call(endpoint)
+        return await self._call("POST", endpoint, body, seconds, limit)
+
+    async def get(self, endpoint: Endpoint, *, seconds: float, limit: int) -> Answer:
+        """GET a document, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
+        return await self._call("GET", endpoint, b"", seconds, limit)
+
+    async def _call(self, method: str, endpoint: Endpoint, body: bytes, seconds: float, limit: int) -> Answer:
+        call = _Call(method, endpoint)
         try:
             async with asyncio.timeout(seconds):
                 while True:
                     try:
-                        return await self._post(endpoint, body, limit, call)
+                        return await self._send(endpoint, body, limit, call)
                     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                         # A connection that was kept may have been given up by the other side in the meantime. Each
                         # such failure takes one out of the pool, so this ends with a new connection.
@@ -92,7 +99,7 @@ class Outbound:
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise OutboundError(call.failure(error)) from None
 
-    async def _post(self, endpoint: Endpoint, body: bytes, limit: int, call: _Call) -> Answer:
+    async def _send(self, endpoint: Endpoint, body: bytes, limit: int, call: _Call) -> Answer:
         url = URL(endpoint.url)
         headers = dict(_HEADERS)
         if endpoint.token:
@@ -104,9 +111,10 @@ class Outbound:
             host, port = endpoint.address
             url = url.with_host(host).with_port(port)
         call.reused = False
-        async with self._opened().post(
+        async with self._opened().request(
+            call.method,
             url,
-            data=body,
+            data=body or None,
             headers=headers,
             ssl=self._context(endpoint),
             server_hostname=server_name,
@@ -187,7 +195,8 @@ def _show(context: ssl.SSLContext, certificate: bytes) -> None:
 class _Call:
     """The stage that a call has reached, which decides how its failure reads."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, method: str, endpoint: Endpoint) -> None:
+        self.method = method
         self.endpoint = endpoint
         self.reused = False
         self.answered = False
@@ -199,7 +208,7 @@ class _Call:
             if isinstance(error, TimeoutError):
                 reason = "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
             return f"unexpected error when reading response body. Please retry. Original error: {reason}"
-        return f'Post "{self.endpoint.url}": {self._reason(error)}'
+        return f'{self.method.capitalize()} "{self.endpoint.url}": {self._reason(error)}'
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):

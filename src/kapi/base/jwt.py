@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
     PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
+"""The algorithms with a private and a public key."""
 MAX_LENGTH: Final = 64 * 1024
 """Longer texts are not looked at."""
 
@@ -131,6 +133,61 @@ class KeySet:
                 if claims is not None:
                     return claims
         raise InvalidSignature("invalid signature")
+
+
+class PublishedKeys:
+    """The keys of a JSON Web Key Set (RFC 7517) that another server publishes; keys it cannot use are left out."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        import jwt
+
+        self._keys: list[tuple[str, Any]] = []
+        for entry in document["keys"]:
+            if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+                continue
+            with contextlib.suppress(jwt.PyJWTError, ValueError, TypeError):
+                key = jwt.PyJWK(entry)
+                self._keys.append((str(entry.get("kid", "")), key.key))
+
+    def verify(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token that one of the keys has signed; raises `InvalidSignature`."""
+        import jwt
+
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise InvalidSignature("invalid signature") from None
+        algorithm, key_id = header.get("alg", ""), header.get("kid", "")
+        for known, key in self._keys:
+            if (key_id and known != key_id) or not _fits(algorithm, key):
+                continue
+            with contextlib.suppress(jwt.PyJWTError):
+                claims = _claims(jwt.PyJWS().decode(token, key, [algorithm]))
+                if claims is not None:
+                    return claims
+        raise InvalidSignature("invalid signature")
+
+
+def _fits(algorithm: str, key: Any) -> bool:
+    """Return True if a public key is one of an algorithm; the secret of an HMAC never is."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if algorithm not in ALGORITHMS:
+        return False
+    if algorithm.startswith("ES"):
+        return isinstance(key, ec.EllipticCurvePublicKey) and _CURVES.get(key.curve.name, ("",))[0] == algorithm
+    return isinstance(key, rsa.RSAPublicKey)
+
+
+def token_algorithm(token: str) -> str:
+    """Return the algorithm that a token names; empty if it names none."""
+    import jwt
+
+    try:
+        algorithm = jwt.get_unverified_header(token).get("alg", "")
+    except jwt.PyJWTError:
+        return ""
+    return algorithm if isinstance(algorithm, str) else ""
 
 
 def unverified_claims(token: str) -> dict[str, Any] | None:

@@ -71,6 +71,8 @@ def add_authentication_options(parser: Parser) -> None:
         metavar="NAME,...",
         help="the audiences of this server, which tokens must be for (default: the issuers of service account tokens)",
     )
+    _add_oidc(parser)
+    _add_webhook(parser)
     _add_front_proxy(parser)
     _add_service_accounts(parser)
 
@@ -90,6 +92,64 @@ def _add_serving(parser: Parser) -> None:
         default=(),
         metavar="NAME",
         help="a further host name or address in the certificate that is issued; can be repeated",
+    )
+
+
+def _add_oidc(parser: Parser) -> None:
+    group = parser.add_argument_group("OpenID Connect")
+    group.add_argument(
+        "--authentication-config",
+        type=Path,
+        metavar="FILE",
+        help="an AuthenticationConfiguration: issuers of tokens, and the paths of anonymous requests",
+    )
+    group.add_argument("--oidc-issuer-url", default="", metavar="URL", help="the issuer, if there is one only")
+    group.add_argument("--oidc-client-id", default="", metavar="ID", help="the audience that tokens must be for")
+    group.add_argument("--oidc-ca-file", type=Path, metavar="FILE", help="the authorities of the issuer's certificate")
+    for name, default, what in (
+        ("username-claim", "sub", "the claim with the user name (default: sub)"),
+        ("username-prefix", "", "in front of user names; - for nothing (default: the issuer and #)"),
+        ("groups-claim", "", "the claim with the groups"),
+        ("groups-prefix", "", "in front of groups"),
+    ):
+        group.add_argument(f"--oidc-{name}", default=default, metavar="TEXT", help=what)
+    group.add_argument(
+        "--oidc-signing-algs",
+        action=_Repeated,
+        split=True,
+        default=(),
+        metavar="NAME,...",
+        help="the algorithms that tokens may be signed with (default: RS256)",
+    )
+    group.add_argument(
+        "--oidc-required-claim",
+        action=_Repeated,
+        default=(),
+        metavar="CLAIM=VALUE",
+        help="a claim that a token must have; can be repeated",
+    )
+
+
+def _add_webhook(parser: Parser) -> None:
+    group = parser.add_argument_group("token review webhook")
+    group.add_argument(
+        "--authentication-token-webhook-config-file",
+        type=Path,
+        metavar="FILE",
+        help="the kubeconfig of a webhook that is asked for the users of tokens",
+    )
+    group.add_argument(
+        "--authentication-token-webhook-version",
+        default="v1",
+        metavar="v1|v1beta1",
+        help="the version of the TokenReviews that are sent (default: v1)",
+    )
+    group.add_argument(
+        "--authentication-token-webhook-cache-ttl",
+        type=_seconds,
+        default=120.0,
+        metavar="DURATION",
+        help="how long its answers are remembered (default: 2m)",
     )
 
 

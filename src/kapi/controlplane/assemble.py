@@ -104,6 +104,7 @@ class ControlPlane:
         self._publications: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._outbound: Outbound | None = None
+        self._authentication: Authentication | None = None
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
         self._storage: Storage | None = None
         self._scrub: Scrub | None = None
@@ -130,7 +131,9 @@ class ControlPlane:
         repair = service_repair(catalog)
         await repair.repair_all()
         self.metrics.observe(catalog, self.health)
-        authentication = Authentication(options.authentication, credentials, catalog, clock=self.clock)
+        self._authentication = authentication = Authentication(
+            options.authentication, credentials, catalog, clock=self.clock
+        )
         services = self._services(catalog, authentication)
         if options.flow_control:
             services.flowcontrol = self._flow_control(catalog)
@@ -203,6 +206,8 @@ class ControlPlane:
             await self._server.close()
         if hasattr(self, "transport"):
             await self.transport.close()
+        if self._authentication is not None:
+            await self._authentication.close()
         if self._outbound is not None:
             await self._outbound.close()
         if self._auditor is not None:

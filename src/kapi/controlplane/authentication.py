@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kapi.controlplane.authenticationoptions import AuthenticationOptions
     from kapi.controlplane.bootstrap import Credentials
     from kapi.controlplane.filewatch import FileWatch
+    from kapi.controlplane.remotetokens import RemoteTokens
     from kapi.registry.strategy import Lookup
 
 
@@ -46,6 +47,7 @@ class Authentication:
         with _refusing("--client-ca-file", options.client_ca_file):
             self._clients = ClientCertificates(self._read_authorities(), clock)
         self._proxy = self._front_proxy(clock)
+        self._remote = _remote_tokens(options, clock)
         keys = self._account_keys()
         audiences = options.audiences
         self._token_file: StaticTokens | None = None
@@ -68,10 +70,11 @@ class Authentication:
                 *([self._token_file] if self._token_file is not None else []),
                 ServiceAccountTokens(keys, lookup, options.issuers, audiences, clock),
                 *([BootstrapTokens(lookup, audiences, clock)] if options.enable_bootstrap_token_auth else []),
+                *(self._remote.sources if self._remote is not None else []),
             ),
             *([self._proxy] if self._proxy is not None else []),
             self._clients,
-            anonymous=Anonymous(enabled=options.anonymous_auth is not False),
+            anonymous=self._anonymous(),
         )
 
     def published(self) -> dict[str, str]:
@@ -104,9 +107,29 @@ class Authentication:
         files.add("serving-certificate", (server.certificate, server.key), lambda: self._reload_serving(tls))
         files.add("client-ca", self._authority_files(), lambda: self._reload_authorities(tls, publish))
 
+        if self._options.authentication_config is not None:
+            files.add("authentication-config", (self._options.authentication_config,), self._reload_config)
         tokens, path = self._token_file, self._options.token_auth_file
         if tokens is not None and path is not None:
             files.add("token-auth-file", (path,), lambda: tokens.replace(read_token_file(path)))
+
+    async def close(self) -> None:
+        """Drop connections to other servers."""
+        if self._remote is not None:
+            await self._remote.close()
+
+    def _anonymous(self) -> Anonymous:
+        """Return who may send requests without credentials."""
+        config = None if self._remote is None else self._remote.config.anonymous
+        if config is None:
+            return Anonymous(enabled=self._options.anonymous_auth is not False)
+        paths = frozenset(one.get("path", "") for one in config.get("conditions") or ())
+        return Anonymous(paths or None, enabled=bool(config.get("enabled")))
+
+    def _reload_config(self) -> None:
+        assert self._remote is not None
+        self._remote.reload()
+        self.authenticator.anonymous = self._anonymous()
 
     def _reload_serving(self, tls: ssl.SSLContext) -> None:
         server = self._credentials.server
@@ -191,3 +214,11 @@ def _refusing(flag: str, path: Path | None) -> Iterator[None]:
     except ValueError as error:
         text = str(error)
         raise OptionError(f"{flag} {text}" if str(path) in text else f"{flag} {path}: {text}") from None
+
+
+def _remote_tokens(options: AuthenticationOptions, clock: Clock) -> RemoteTokens | None:
+    if not options.remote:
+        return None
+    from kapi.controlplane.remotetokens import RemoteTokens
+
+    return RemoteTokens(options, clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from kapi.server.authn.frontproxy import ProxyHeaders
@@ -34,6 +34,22 @@ class AuthenticationOptions:
     requestheader_uid_headers: tuple[str, ...] = ()
     requestheader_group_headers: tuple[str, ...] = ()
     requestheader_extra_headers_prefix: tuple[str, ...] = ()
+    authentication_config: Path | None = None
+    """An AuthenticationConfiguration: issuers of tokens, and the paths of anonymous requests."""
+    oidc_issuer_url: str = ""
+    oidc_client_id: str = ""
+    oidc_ca_file: Path | None = None
+    oidc_username_claim: str = "sub"
+    oidc_username_prefix: str = ""
+    """In front of user names; empty: the issuer and `#`, unless the claim is `email`; `-`: nothing."""
+    oidc_groups_claim: str = ""
+    oidc_groups_prefix: str = ""
+    oidc_signing_algs: tuple[str, ...] = ()
+    oidc_required_claim: tuple[str, ...] = ()
+    authentication_token_webhook_config_file: Path | None = None
+    """The kubeconfig of a webhook that is asked for the users of tokens."""
+    authentication_token_webhook_version: str = "v1"  # noqa: S105 (a version of the API)
+    authentication_token_webhook_cache_ttl: float = 120.0
     service_account_issuer: tuple[str, ...] = ()
     """The issuers of service account tokens that are accepted; the first one is that of new tokens."""
     service_account_signing_key_file: Path | None = None
@@ -48,6 +64,22 @@ class AuthenticationOptions:
     """The address of the keys in the discovery document; empty for this server's."""
     api_audiences: tuple[str, ...] = ()
     """The audiences of this server; none: the issuers."""
+
+    @property
+    def oidc(self) -> bool:
+        """True if an --oidc-* flag is given."""
+        usual = AuthenticationOptions()
+        return any(
+            getattr(self, field.name) != getattr(usual, field.name)
+            for field in fields(self)
+            if field.name.startswith("oidc_")
+        )
+
+    @property
+    def remote(self) -> bool:
+        """True if other servers are asked for the users of tokens, or a configuration file may say so."""
+        files = (self.authentication_config, self.authentication_token_webhook_config_file)
+        return self.oidc or any(path is not None for path in files)
 
     @property
     def proxy_headers(self) -> ProxyHeaders:

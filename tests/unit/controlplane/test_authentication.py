@@ -1,7 +1,9 @@
 """Authentication as the options configure it, over real connections to a whole control plane."""
 
 import asyncio
+import datetime as dt
 import json
+import re
 import ssl
 
 import jwt
@@ -11,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certificates import DAY, new_authority
+from issuer_server import IssuerServer
 from kapi.base.jwt import SigningKey
 from kapi.base.tls import Authority, KeyPair, client_context
 from kapi.controlplane.assemble import ControlPlane
@@ -60,6 +63,13 @@ async def ask(plane, method="GET", path="/api/v1/namespaces", *, context=None, b
     return int(head.split(b" ", 2)[1]), json.loads(text) if text.startswith(b"{") else text
 
 
+def replace(path, content):
+    """Change a file as a whole: the server may read it at any time."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_bytes(content if isinstance(content, bytes) else content.encode())
+    draft.replace(path)
+
+
 async def until(condition):
     """Wait until a condition, which is asked again and again, holds."""
     while not await condition():  # noqa: ASYNC110 - files are polled, too
@@ -97,8 +107,7 @@ def test_client_certificates_of_further_authorities_name_users(tmp_path):
             status, answer = await whoami(certificate)
             assert (status, answer["message"], answer["reason"]) == (401, "Unauthorized", "Unauthorized")
         # The file is re-read: what was trusted is not, and the other way round.
-        bundle.write_bytes(foreign.pem)
-        assert (await whoami(second.issue("bob", masters)))[0] in (201, 401)
+        replace(bundle, foreign.pem)
         admitted = foreign.issue("bob", masters)
 
         async def is_admitted():
@@ -107,11 +116,11 @@ def test_client_certificates_of_further_authorities_name_users(tmp_path):
         await until(is_admitted)
         assert (await whoami(second.issue("bob", masters)))[0] == 401
         # A file that cannot be used changes nothing.
-        bundle.write_text("nothing")
+        replace(bundle, "nothing")
 
         async def is_reported():
             metrics = plane.metrics.registry.get_sample_value
-            return metrics("kapi_file_reloads_total", {"file": "client-ca", "status": "failure"}) == 1
+            return metrics("kapi_file_reloads_total", {"file": "client-ca", "status": "failure"})
 
         await until(is_reported)
         assert await is_admitted()
@@ -136,10 +145,10 @@ def test_server_certificate_is_read_again_without_dropping_connections(tmp_path)
 
         async def is_reported():
             metrics = plane.metrics.registry.get_sample_value
-            return metrics("kapi_file_reloads_total", {"file": "serving-certificate", "status": "failure"}) == 1
+            return metrics("kapi_file_reloads_total", {"file": "serving-certificate", "status": "failure"})
 
         assert await is_open()
-        files.key.write_bytes(after.files.key.read_bytes())
+        replace(files.key, after.files.key.read_bytes())
         await until(is_reported)
         assert (await ask(plane, path="/livez", context=old))[0] == 200
         after.ensure_server(files, ["localhost"])
@@ -209,7 +218,7 @@ def test_tokens_of_a_file_are_read_again_when_it_changes(tmp_path):
         groups = ["system:masters", "devs", "system:authenticated"]
         assert await whoami("first-token") == {"username": "alice", "uid": "u-1", "groups": groups}
         assert await whoami("second-token") == 401
-        path.write_text("second-token,bob,u-2,system:masters\n")
+        replace(path, "second-token,bob,u-2,system:masters\n")
 
         async def is_read():
             return await whoami("second-token") != 401
@@ -322,7 +331,7 @@ def test_front_proxy_is_configured_and_published(tmp_path):
             "requestheader-username-headers": '["X-Remote-User"]',
         }
         other = new_authority("others")
-        path.write_bytes(other.pem)
+        replace(path, other.pem)
 
         async def is_published():
             return (await data())["requestheader-client-ca-file"] == other.pem.decode()
@@ -342,3 +351,149 @@ def test_start_is_refused_if_every_client_could_be_a_front_proxy(tmp_path):
         run_plane(options(tmp_path, requestheader_client_ca_file=path, requestheader_group_headers=(" ",)), no_check)
     with pytest.raises(OptionError, match="no effect without --requestheader-client-ca-file"):
         run_plane(options(tmp_path, requestheader_group_headers=("X-Group",)), no_check)
+
+
+def configuration(*entries, anonymous=None):
+    """An AuthenticationConfiguration, as the text of a file."""
+    config = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": list(entries)}
+    return json.dumps(config if anonymous is None else {**config, "anonymous": anonymous})
+
+
+def test_authentication_configuration_is_read_again_and_a_bad_one_is_not_used(tmp_path):
+    path = tmp_path / "authentication.yaml"
+    (tmp_path / "issuer").mkdir()
+
+    async def check(plane):
+        async with IssuerServer(tmp_path / "issuer") as issuer:
+            token = issuer.token(dt.datetime.now(dt.UTC))
+
+            async def whoami():
+                status, answer = await ask(plane, "POST", WHOAMI, body="{}", headers=bearer(token))
+                return answer["status"]["userInfo"]["username"] if status == 201 else status
+
+            assert await whoami() == 401
+            assert (await ask(plane, path="/livez"))[0] == 200
+            assert (await ask(plane, path="/readyz"))[0] == 401
+            everywhere = {"enabled": True}
+            replace(path, configuration(issuer.config(), anonymous=everywhere))
+
+            async def is_known():
+                return await whoami() == "oidc:alice"
+
+            await until(is_known)
+            assert (await ask(plane, path="/readyz"))[0] == 200
+            replace(path, configuration({"issuer": {"url": "http://a"}}))
+
+            async def is_reported():
+                metrics = plane.metrics.registry.get_sample_value
+                return metrics("kapi_file_reloads_total", {"file": "authentication-config", "status": "failure"})
+
+            await until(is_reported)
+            assert await is_known()
+            replace(path, configuration(anonymous={"enabled": False}))
+
+            async def is_unknown():
+                return await whoami() == 401
+
+            await until(is_unknown)
+            assert (await ask(plane, path="/livez"))[0] == 401
+
+    path.write_text(configuration(anonymous={"enabled": True, "conditions": [{"path": "/livez"}]}))
+    run_plane(options(tmp_path, authentication_config=path), check)
+
+
+def test_issuer_of_flags_and_a_webhook_name_users(tmp_path):
+    async def main():
+        folder = tmp_path / "issuer"
+        folder.mkdir()
+        async with IssuerServer(folder) as issuer:
+            authority = tmp_path / "issuer.crt"
+            authority.write_bytes(issuer.certificates.pem)
+            webhook = tmp_path / "webhook.kubeconfig"
+            webhook.write_text(
+                json.dumps(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Config",
+                        "clusters": [
+                            {
+                                "name": "w",
+                                "cluster": {"server": f"{issuer.url}/review", "certificate-authority": "issuer.crt"},
+                            }
+                        ],
+                        "contexts": [{"name": "w", "context": {"cluster": "w"}}],
+                    }
+                )
+            )
+            issuer.answer = lambda review: {
+                "authenticated": review["spec"]["token"] == "opaque",
+                "user": {"username": "carol", "groups": ["system:masters"]},
+            }
+            plane = ControlPlane(
+                options(
+                    tmp_path,
+                    oidc_issuer_url=issuer.url,
+                    oidc_client_id="kapi",
+                    oidc_ca_file=authority,
+                    oidc_groups_claim="groups",
+                    oidc_groups_prefix="g:",
+                    oidc_required_claim=("hd=example.com",),
+                    authentication_token_webhook_config_file=webhook,
+                )
+            )
+            try:
+                await plane.start()
+
+                async def whoami(token):
+                    status, answer = await ask(plane, "POST", WHOAMI, body="{}", headers=bearer(token))
+                    return answer["status"]["userInfo"] if status == 201 else status
+
+                now = dt.datetime.now(dt.UTC)
+                user = await whoami(issuer.token(now, groups=["a"], hd="example.com"))
+                assert user == {"username": f"{issuer.url}#alice", "groups": ["g:a", "system:authenticated"]}
+                assert await whoami(issuer.token(now, hd="other.com")) == 401
+                # Other algorithms than RS256 are not accepted unless they are listed.
+                assert await whoami(issuer.token(now, algorithm="PS256", hd="example.com")) == 401
+                assert (await whoami("opaque"))["username"] == "carol"
+                assert await whoami("unknown") == 401
+            finally:
+                await plane.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"oidc_issuer_url": "https://a"}, "--oidc-issuer-url and --oidc-client-id must be specified together"),
+        ({"oidc_groups_claim": "g"}, "--oidc-issuer-url and --oidc-client-id must be specified together"),
+        ({"oidc_issuer_url": "http://a", "oidc_client_id": "c"}, "URL scheme must be https"),
+        (
+            {"oidc_issuer_url": "https://a", "oidc_client_id": "c", "oidc_signing_algs": ("none",)},
+            "--oidc-signing-algs 'none': expected one or more of RS256",
+        ),
+        (
+            {"oidc_issuer_url": "https://a", "oidc_client_id": "c", "oidc_required_claim": ("x",)},
+            "--oidc-required-claim 'x': expected CLAIM=VALUE",
+        ),
+        (
+            {"oidc_issuer_url": "https://kubernetes.default.svc.cluster.local", "oidc_client_id": "c"},
+            "must not overlap with disallowed issuers",
+        ),
+    ],
+)
+def test_start_is_refused_with_flags_that_do_not_make_an_issuer(tmp_path, given, reason):
+    with pytest.raises(OptionError, match=re.escape(reason)):
+        run_plane(options(tmp_path, **given), no_check)
+
+
+def test_start_is_refused_with_a_configuration_that_has_mistakes(tmp_path):
+    path = tmp_path / "authentication.yaml"
+    path.write_text("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {}\n")
+    with pytest.raises(ValueError, match=rf"^{path}:4: jwt\[0\]\.issuer\.url: Required value"):
+        run_plane(options(tmp_path, authentication_config=path), no_check)
+    path.write_text(configuration(anonymous={"enabled": True}))
+    with pytest.raises(OptionError, match="--anonymous-auth flag cannot be set when anonymous field is configured"):
+        run_plane(options(tmp_path, authentication_config=path, anonymous_auth=True), no_check)
+    with pytest.raises(OptionError, match="mutually exclusive"):
+        run_plane(options(tmp_path, authentication_config=path, oidc_client_id="a"), no_check)
