@@ -6,10 +6,13 @@ defaults belong to the manager that wrote the object, and what admission adds be
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from kapi.api.limits import OFF_LOOP_BYTES
 from kapi.api.ownership.apply import excluding, only
 from kapi.api.ownership.fieldset import ANY, fields
 from kapi.api.ownership.managedfields import FieldManager
@@ -64,7 +67,8 @@ class FieldManagers:
         manager = self.of(resource, write.subresource)
         if resource.from_hub is None:
             if resource.stored.converter is None:
-                manager.update(old, new, manager=write.field_manager, now=write.now)
+                record = partial(manager.update, old, new, manager=write.field_manager, now=write.now)
+                await asyncio.to_thread(record) if write.object_bytes >= OFF_LOOP_BYTES else record()
                 return
 
             def updated() -> Object:
@@ -118,20 +122,20 @@ class _Unconverted(Exception):
 _converted: ContextVar[dict[tuple[bytes, str], Object]] = ContextVar("converted")
 
 
-async def with_conversions(resource: Resource, work: Callable[[], T]) -> T:
-    """Do the work of a field manager, which must change nothing until it is done.
+async def with_conversions(resource: Resource, work: Callable[[], T], *, off_loop: bool = False) -> T:
+    """Do the work of a field manager, which must change nothing until it is done; in a thread if it takes long.
 
     Where it needs an object that a webhook converts, the webhook is asked and the work begun again with the answer at
     hand. A thread could wait inside the work instead; but threads are few, and one webhook that hangs would block all.
     """
     store = resource.stored
     if store.converter is None:
-        return work()
+        return await asyncio.to_thread(work) if off_loop else work()
     known: dict[tuple[bytes, str], Object] = {}
     _converted.set(known)
     while True:
         try:
-            return work()
+            return await asyncio.to_thread(work) if off_loop else work()
         except _Unconverted as missing:
             known[missing.key] = await store.convert(missing.obj, missing.api_version)
 

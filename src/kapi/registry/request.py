@@ -110,6 +110,7 @@ class Write:
         admission: Admission = NO_ADMISSION,
         warnings: list[str] | None = None,
         audit_annotations: dict[str, str] | None = None,
+        request_bytes: int = 0,
     ) -> None:
         self.operation = operation
         """CREATE, UPDATE, DELETE or CONNECT. An update that finds no object becomes a CREATE where that is allowed."""
@@ -136,8 +137,8 @@ class Write:
         self.now = now
         self.old: HubObject | None = None
         """The object as it is stored, in the version of the store; None until it is loaded, and on create."""
-        self.object_bytes = 0
-        """The size of the wanted object as JSON, as far as it is stored; known once it is decoded."""
+        self.object_bytes = request_bytes
+        """The size of the wanted object as JSON, as far as it is stored; the size of the request until it is known."""
         self.warnings: list[str] = [] if warnings is None else warnings
         """Texts for `Warning` headers; hooks and plug-ins append."""
         self.audit_annotations: dict[str, str] = {} if audit_annotations is None else audit_annotations

@@ -32,7 +32,7 @@ from kapi.api.errors import (
 )
 from kapi.api.fielderror import bounded, invalid
 from kapi.api.go.text import quote
-from kapi.api.limits import OBJECT_BYTES, OBJECT_DEPTH
+from kapi.api.limits import OBJECT_BYTES, OBJECT_DEPTH, OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind, format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import annotation_size_errors, validate_object_meta, validate_object_meta_update
@@ -88,6 +88,8 @@ class Source:
     """Server-side apply: merging the configuration has recorded the field owners."""
     is_patch = False
     """A patch or an apply. A uid in its wanted state is a forbidden change; in a body it is a precondition."""
+    off_loop = False
+    """Set before each call: the request or the object is large, and work on it belongs in a thread."""
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The wanted state in the version of the request; called again when another client was faster.
@@ -148,17 +150,13 @@ async def _until_committed(store: Store, attempt: Callable[[], Coroutine[Any, An
 async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item | None) -> HubObject:
     """The object to store, through every step up to mutating admission; `item` is None on create."""
     old = write.old
-    obj = scope.convert_in(write, await source(None if item is None else partial(scope.live, write, item)))
-    _check_size(write, scope, obj)
+    source.off_loop = write.object_bytes >= OFF_LOOP_BYTES
+    wanted = await source(None if item is None else partial(scope.live, write, item))
+    if source.off_loop:
+        obj = await asyncio.to_thread(_defaulted, write, source, scope, wanted)
+    else:
+        obj = _defaulted(write, source, scope, wanted)
     metadata = obj["metadata"]
-    if item is None:
-        for key in _SYSTEM_FIELDS:
-            metadata.pop(key, None)
-        write.name = metadata.get("name", "")
-    if not source.is_patch:  # as in kube-apiserver, which checks a patched object once, after admission
-        _drop_duplicate_owners(write, metadata, "")
-    if not (source.applies and old is not None and _applies_nothing(write, obj, old)):
-        scope.default(write, obj)
     if write.field_managers is not None and not source.applies:
         await scope.record_owners(write, write.field_managers, obj)
     entries = metadata.get("managedFields")
@@ -166,6 +164,22 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
     _check_size(write, scope, obj)
     _check_after_admission(write, obj["metadata"], entries)
     return obj if item is None else scope.merge(write, obj, item)
+
+
+def _defaulted(write: Write, source: Source, scope: UpdateScope, wanted: Object) -> HubObject:
+    """The wanted object in the version of the store, measured, and with its defaults; in a thread where it is large."""
+    obj = scope.convert_in(write, wanted)
+    _check_size(write, scope, obj)
+    metadata, old = obj["metadata"], write.old
+    if old is None:
+        for key in _SYSTEM_FIELDS:
+            metadata.pop(key, None)
+        write.name = metadata.get("name", "")
+    if not source.is_patch:  # as in kube-apiserver, which checks a patched object once, after admission
+        _drop_duplicate_owners(write, metadata, "")
+    if not (source.applies and old is not None and _applies_nothing(write, obj, old)):
+        scope.default(write, obj)
+    return obj
 
 
 def _check_size(write: Write, scope: UpdateScope, obj: HubObject) -> None:
@@ -260,7 +274,6 @@ async def create(write: Write, source: Source) -> Written:
         candidate = HubObject({**obj, "metadata": dict(metadata)}) if generated else obj
         prepare_create(write, candidate)
         await _validate(write, candidate, partial(create_errors, write, candidate))
-        write.warnings += store.strategy.warnings(candidate, None)
         await write.admission.validate(write, candidate, None)
         store.complete(write, candidate)
         try:
@@ -307,14 +320,20 @@ def create_errors(write: Write, obj: Object) -> list[FieldError]:
 
 
 async def _validate(write: Write, obj: Object, errors: Callable[[], list[FieldError]]) -> None:
-    """Raise Invalid. Large objects are validated off the event loop, and their errors take a bounded memory."""
-    store = write.store
-    if write.object_bytes < store.strategy.validates_off_loop_from:
-        found = errors()
+    """Raise Invalid, or add the warnings about the object.
+
+    Large objects are validated off the event loop, and their errors take a bounded memory.
+    """
+    if write.object_bytes < write.store.strategy.validates_off_loop_from:
+        _raise_or_warn(write, obj, errors())
     else:
-        found = await asyncio.to_thread(bounded, errors)
-    if found:
-        raise Invalid.of(store.group_kind, obj["metadata"].get("name", ""), found)
+        await asyncio.to_thread(lambda: _raise_or_warn(write, obj, bounded(errors)))
+
+
+def _raise_or_warn(write: Write, obj: Object, errors: list[FieldError]) -> None:
+    if errors:
+        raise Invalid.of(write.store.group_kind, obj["metadata"].get("name", ""), errors)
+    write.warnings += write.store.strategy.warnings(obj, write.old)
 
 
 async def _insert(write: Write, obj: HubObject) -> Written:
@@ -395,6 +414,7 @@ class _Missing(Source):
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The wanted state, whose resourceVersion is ignored and which must not have a uid."""
+        self._source.off_loop = self.off_loop
         obj = await self._source(None)
         metadata, write = obj["metadata"], self._write
         if metadata.get("uid"):
@@ -412,11 +432,11 @@ class _Missing(Source):
 async def _update(write: Write, source: Source, scope: UpdateScope, item: ReadyItem) -> Written:
     store = write.store
     old = write.old = store.decode(item)
+    write.object_bytes = max(write.object_bytes, len(item.body))
     obj = await _wanted(write, source, scope, item)
     _check_preconditions(store, item, obj, old, is_patch=source.is_patch)
     prepare_update(write, scope, obj, old)
     await _validate(write, obj, partial(update_errors, write, scope, obj, old))
-    write.warnings += store.strategy.warnings(obj, old)
     await write.admission.validate(write, scope.admitted(obj), scope.admitted(old))
     store.complete(write, obj)
     managedfields.keep_times(old, obj)

@@ -94,6 +94,7 @@ class AppliedConfiguration(Source):
         self._config = config
         self._options = options
         self._manager = manager
+        self._now = context.services.clock.now()
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The merged object, with the name and the namespace of the URL."""
@@ -107,7 +108,7 @@ class AppliedConfiguration(Source):
             copy_of(config.value),
             manager=options.field_manager,
             force=options.force,
-            now=context.services.clock.now(),
+            now=self._now,
         )
         if config.duplicates and options.field_validation == "Strict":
             problems = yaml.strict_error(config.duplicates)
@@ -135,7 +136,7 @@ class _Applied(AppliedConfiguration):
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The merged object; where its managers use other versions that a webhook converts to, that is waited for."""
         current = None if live is None else live()
-        return await with_conversions(self._context.served, lambda: self._shaped(current))
+        return await with_conversions(self._context.served, lambda: self._shaped(current), off_loop=self.off_loop)
 
     def _shaped(self, live: Object | None) -> Object:
         resource = self._context.served

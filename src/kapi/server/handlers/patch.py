@@ -8,6 +8,7 @@ its own copy of the patch.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import ApiError, BadRequest, Invalid, PlainError
@@ -78,7 +79,10 @@ class _Patched(Source):
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """Apply the patch to the current state."""
         assert live is not None
-        patched = self._apply(live(), self._validation)
+        if self.off_loop:
+            patched = await asyncio.to_thread(self._apply, live(), self._validation)
+        else:
+            patched = self._apply(live(), self._validation)
         check_name(self._context, patched["metadata"])
         match_namespace(self._context, patched["metadata"])
         return patched

@@ -108,6 +108,7 @@ def new_write(
         admission=admission or services.admission,
         warnings=context.warnings,
         audit_annotations=context.audit_annotations,
+        request_bytes=len(context.request.body),
     )
 
 

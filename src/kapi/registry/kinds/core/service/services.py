@@ -8,6 +8,7 @@ placeholders instead.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from kapi.api import names
@@ -45,6 +46,8 @@ _WITH_INTERNAL_POLICY = frozenset({"ClusterIP", "NodePort", "LoadBalancer"})
 class ServiceStrategy(Strategy):
     """The rules of Service. One instance per server: it reads what is allocated from that server's watch cache."""
 
+    validates_off_loop_from = sys.maxsize
+    """Never: a dry run reads the addresses and ports that are taken."""
     has_status = True
     allow_create_on_update = True
     returns_deleted_object = True
