@@ -47,6 +47,15 @@ class CustomSchema:
     def __init__(self, load: Callable[[], Mapping[str, Any] | None], *, preserve_unknown: bool) -> None:
         self._load = load
         self._preserve_unknown = preserve_unknown
+        self.is_compiled = False
+        """True once everything that a write needs is compiled."""
+
+    def compile(self) -> None:
+        """Compile everything that a write needs, which takes long for a large schema; without it, each on first use."""
+        if self._schema is not None:
+            _ = self._reader, self._default, self._validate, self._validate_status, self._checks
+        _ = self.shape, self.defaults_status
+        self.is_compiled = True
 
     # -- decoding ---------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,12 @@ MOST_FORMS = 8
 """The number of encoded forms of one object that are cached; beyond it the oldest is dropped."""
 
 
+async def compile_schema(schema: CustomSchema) -> None:
+    """Compile a schema off the event loop before its first use: one of thousands of rules takes a second."""
+    if not schema.is_compiled:
+        await asyncio.to_thread(schema.compile)
+
+
 class Form:
     """A token: objects of this form obey one version of one definition as it is now."""
 
@@ -107,6 +113,7 @@ class CustomStore(Store):
 
     async def find_ready(self, namespace: str, name: str) -> ReadyItem | None:
         """The latest state, converted, or None."""
+        await compile_schema(self.schemas[self.api_version])
         item = self.find(namespace, name)
         if item is not None:
             await self._prepare((item,))

@@ -1,7 +1,7 @@
 """From a request body to an object: media type, limits, format, kind, schema, strictness. Nothing here stores anything.
 
-YAML is parsed off the event loop, because it is slow; JSON and protobuf are not, because the limit on bodies bounds
-them.
+YAML is parsed off the event loop, because it is slow; so are long bodies in JSON and protobuf, and what they hold is
+brought into the shape of its schema there. The schema of a custom kind is compiled there before its first use.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kapi.api.errors import BadRequest, Invalid, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.fielderror import invalid
 from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
-from kapi.api.limits import BODY_BYTES, PROTOBUF_OFF_LOOP_BYTES
+from kapi.api.limits import BODY_BYTES, OFF_LOOP_BYTES, PROTOBUF_OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind, GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
+from kapi.registry.custom.store import compile_schema
 from kapi.schema.builtin.typed import TypeMismatch
 from kapi.schema.customschema import CustomSchema
 
@@ -59,12 +60,17 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
     if obj.get("apiVersion") in expected.older:
         obj["apiVersion"] = expected.gvk.api_version
     if expected.is_custom:
+        assert isinstance(expected.schema, CustomSchema)
+        await compile_schema(expected.schema)
         _check_custom_kind(context, obj, expected.gvk, validation)
     else:
         check_kind(obj, expected.gvk)
     if duplicates and media == YAML and validation == "Strict":
         duplicates = [yaml.strict_error(duplicates)]
-    unknown = coerce(obj, expected)
+    if len(request.body) < OFF_LOOP_BYTES:
+        unknown = coerce(obj, expected)
+    else:
+        unknown = await asyncio.to_thread(coerce, obj, expected)
     # Where unknown fields are not found by the decoder itself, those that are there twice come first.
     problems = duplicates + unknown if media == YAML or expected.is_custom else unknown + duplicates
     report(context, expected.gvk, problems, validation)
@@ -85,6 +91,9 @@ async def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[O
             )
         elif media == YAML:
             obj, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, body)
+        elif len(body) >= OFF_LOOP_BYTES:
+            obj, duplicates = await asyncio.to_thread(json.decode_with_duplicates, body)
+            duplicates = duplicates if strict else []
         elif strict:
             obj, duplicates = json.decode_with_duplicates(body)
         else:
