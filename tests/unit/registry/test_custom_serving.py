@@ -146,7 +146,9 @@ async def test_a_version_that_stays_finds_its_schema_in_the_newer_definition(sho
 @in_a_shop
 async def test_schemas_are_compiled_on_the_first_write(shop):
     await shop.define(definition())
-    assert set(vars(shop.found().custom.schema)) == {"_load", "_preserve_unknown"}
+    schema = shop.found().custom.schema
+    assert set(vars(schema)) == {"_load", "_preserve_unknown", "is_compiled"}
+    assert not schema.is_compiled
 
 
 @in_a_shop
