@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kapi.base.version import VERSION
 from kapi.cli.authentication import add_authentication_options
+from kapi.cli.authorization import add_authorization_options
 from kapi.cli.command import Command, Group, Parser, add_flag, at_least, boolean, command_list, find, whole_number
 from kapi.cli.connection import add_connection_options
 from kapi.cli.generate import GENERATE
@@ -86,6 +87,7 @@ def _add_up(parser: Parser) -> None:
         help="the range of cluster IPs, or one of each IP family (default: 10.0.0.0/24)",
     )
     add_authentication_options(parser)
+    add_authorization_options(parser)
     _add_flow_control(parser)
     _add_audit(parser)
 

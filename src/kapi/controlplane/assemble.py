@@ -16,6 +16,7 @@ from kapi.controlplane import bootstrap
 from kapi.controlplane.apiservices import ApiServiceRegistration
 from kapi.controlplane.audit import auditor_for
 from kapi.controlplane.authentication import Authentication
+from kapi.controlplane.authorization import Authorization
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.namespacepopulation import namespace_populator, namespace_store
 from kapi.controlplane.filewatch import FileWatch
@@ -30,11 +31,6 @@ from kapi.registry.kinds.core.service.repair import service_repair
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
-from kapi.server.authz.authorizer import Authorizer
-from kapi.server.authz.rbac.authorizer import RbacAuthorizer
-from kapi.server.authz.rbac.escalation import EscalationCheck
-from kapi.server.authz.rbac.policy import Policy
-from kapi.server.authz.superuser import PrivilegedGroup
 from kapi.server.flowcontrol.control import FlowControl
 from kapi.server.flowcontrol.report import FlowControlMetrics
 from kapi.server.pages.health import STORE, Health
@@ -105,6 +101,7 @@ class ControlPlane:
         self._stopping = False
         self._outbound: Outbound | None = None
         self._authentication: Authentication | None = None
+        self._authorization: Authorization | None = None
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
         self._storage: Storage | None = None
         self._scrub: Scrub | None = None
@@ -210,6 +207,8 @@ class ControlPlane:
             await self._authentication.close()
         if self._outbound is not None:
             await self._outbound.close()
+        if self._authorization is not None:
+            await self._authorization.close()
         if self._auditor is not None:
             await self._auditor.close()
         if self._storage is not None:
@@ -288,17 +287,15 @@ class ControlPlane:
     def _services(self, catalog: Catalog, authentication: Authentication) -> Services:
         self._add_health_checks(catalog)
         lifecycle = NamespaceLifecycle(catalog)
-        policy = Policy(catalog)
-        policy.start()
-        authorizer = Authorizer(PrivilegedGroup(), RbacAuthorizer(policy))
+        self._authorization = authorization = Authorization(self.options.authorization, catalog, clock=self.clock)
         return Services(
             catalog=catalog,
             clock=self.clock,
             authenticator=authentication.authenticator,
             token_issuer=authentication.token_issuer,
-            authorizer=authorizer,
+            authorizer=authorization.authorizer,
             # The escalation check is last: it is about the object that mutating admission has made.
-            admission=Admission([lifecycle, InUseProtection(), EscalationCheck(policy, authorizer)], []),
+            admission=Admission([lifecycle, InUseProtection(), authorization.escalation_check], []),
             health=self.health,
             metrics=self.metrics,
             auditor=self._auditor,

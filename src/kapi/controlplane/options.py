@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kapi.base.tls import KeyPair
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
+from kapi.controlplane.authorizationoptions import AuthorizationOptions
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, SHORTEST_IPV6_PREFIX
 from kapi.server.flowcontrol.control import DEFAULT_SEATS
 
@@ -68,6 +69,7 @@ class Options:
     serving_names: tuple[str, ...] = ()
     """Further host names and addresses in the certificate that is issued."""
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
 
     @property
     def binds_all(self) -> bool:

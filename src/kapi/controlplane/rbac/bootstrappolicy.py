@@ -128,6 +128,11 @@ def bootstrap_policy() -> BootstrapPolicy:
     )
 
 
+def node_rules() -> list[dict[str, Any]]:
+    """Return what the ClusterRole system:node allows: what kubelets do."""
+    return next(rules for name, rules in read_roles(CLUSTER_ROLES) if name == "system:node")
+
+
 def read_roles(text: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the name and rules of each role in the notation described above."""
     name, lines = "", list[str]()

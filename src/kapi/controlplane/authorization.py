@@ -1,0 +1,71 @@
+"""Authorization as the options configure it: the authorizers of a server, and the RBAC policy they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kapi.controlplane.rbac.bootstrappolicy import node_rules
+from kapi.server.authz.authorizer import Authorizer
+from kapi.server.authz.fixed import AlwaysAllow, AlwaysDeny
+from kapi.server.authz.node import NodeAuthorizer
+from kapi.server.authz.rbac.authorizer import RbacAuthorizer
+from kapi.server.authz.rbac.escalation import EscalationCheck
+from kapi.server.authz.rbac.policy import Policy
+from kapi.server.authz.rbac.rules import Rule
+from kapi.server.authz.superuser import PrivilegedGroup
+
+if TYPE_CHECKING:
+    from kapi.base.clock import Clock
+    from kapi.controlplane.authorizationoptions import AuthorizationOptions
+    from kapi.registry.catalog import Catalog
+    from kapi.server.authz.authorizer import LocalAuthorizer, RemoteAuthorizer
+    from kapi.server.authz.webhook import WebhookAuthorizer
+
+
+class Authorization:
+    """The authorizer of a server. Members of system:masters are allowed everything before any mode is asked."""
+
+    def __init__(self, options: AuthorizationOptions, catalog: Catalog, *, clock: Clock) -> None:
+        self._options = options
+        self._catalog = catalog
+        self._clock = clock
+        self._webhook: WebhookAuthorizer | None = None
+        self._policy = Policy(catalog)
+        self._policy.start()
+        self.authorizer = Authorizer(PrivilegedGroup(), *(self._member(mode) for mode in options.modes))
+        # Roles and bindings are checked in every mode: one that is stored now may be enforced after a restart.
+        self.escalation_check = EscalationCheck(self._policy, self.authorizer)
+
+    async def close(self) -> None:
+        """Close what the authorizers hold open."""
+        if self._webhook is not None:
+            await self._webhook.close()
+
+    def _member(self, mode: str) -> LocalAuthorizer | RemoteAuthorizer:
+        match mode:
+            case "RBAC":
+                return RbacAuthorizer(self._policy)
+            case "Node":
+                node = NodeAuthorizer(self._catalog, [Rule(rule) for rule in node_rules()])
+                node.start()
+                return node
+            case "Webhook":
+                self._webhook = self._open_webhook()
+                return self._webhook
+            case "AlwaysDeny":
+                return AlwaysDeny()
+            case _:
+                return AlwaysAllow()
+
+    def _open_webhook(self) -> WebhookAuthorizer:
+        # Imported here: most servers call no webhook, and its libraries take a while to import.
+        from kapi.server.authz.webhook import WebhookAuthorizer
+        from kapi.server.webhooks.kubeconfig import read_webhook_config
+
+        assert self._options.webhook_config_file is not None
+        return WebhookAuthorizer(
+            read_webhook_config(self._options.webhook_config_file),
+            authorized_seconds=self._options.webhook_authorized_seconds,
+            unauthorized_seconds=self._options.webhook_unauthorized_seconds,
+            clock=self._clock,
+        )
