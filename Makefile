@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
+LOCK := requirements/dev.txt
 SOURCES := pyproject.toml hatch_build.py $(wildcard generate/*.py)
 
 # pip reads its options from the environment too. Indexes, proxies and certificates stay in force;
@@ -16,7 +17,7 @@ CLEAN_ENV := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTH
 PIP := $(CLEAN_ENV) $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test pythons check peers fuzz bench clean
+.PHONY: help venv run test pythons check peers fuzz bench lock dist clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,9 +37,11 @@ $(RUNNABLE): $(SOURCES) tools/install_run.py | $(BIN)/python
 	@$(CLEAN_ENV) $(BIN)/python tools/install_run.py
 	@touch $@
 
-$(INSTALLED): $(SOURCES) | $(BIN)/python
+# Exactly the versions, and the files, that the lock names; the build backend is among them, so nothing else is fetched.
+$(INSTALLED): $(SOURCES) $(LOCK) | $(BIN)/python
 	@echo "Installing Kapi and the developer tools into $(VENV) ..."
-	@$(PIP) install --quiet --editable '.[dev]'
+	@$(PIP) install --quiet --require-hashes --requirement $(LOCK)
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(RUNNABLE) $@
 
 run: $(RUNNABLE) ## Start a control plane and the demo controller (ARGS="--bind 127.0.0.1:0 --once" ...)
@@ -56,6 +59,7 @@ check: $(INSTALLED) ## Lint, format, types, architecture, documentation
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_tree.py
+	$(BIN)/python tools/check_lock.py
 	$(BIN)/python tools/write_reference.py --check
 	$(BIN)/python tools/check_docs.py
 
@@ -68,6 +72,15 @@ fuzz: $(INSTALLED) ## Send random valid and hostile requests to a live server (A
 
 bench: $(INSTALLED) ## Measure (ARGS are passed on)
 	$(BIN)/python -m bench $(ARGS)
+
+lock: $(INSTALLED) ## Lock the newest packages that pyproject.toml allows, with the hashes of their files
+	@$(PIP) install --quiet 'uv>=0.5'
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --quiet --upgrade --custom-compile-command 'make lock' --output-file $(LOCK)
+	$(BIN)/python tools/check_lock.py
+
+dist: $(INSTALLED) ## Build the sdist and the wheel into dist/, with the locked build backend
+	$(BIN)/python -m hatchling build --target sdist --target wheel
 
 clean: ## Remove what was built, generated or cached; .venv stays and is brought up to date by the next target
 	rm -rf build dist src/kapi/api/builtin src/kapi/schema/builtin/definitions.bin
