@@ -113,19 +113,19 @@ class LeaderElector:
     async def run(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Wait to be leader, do the work, and keep renewing meanwhile.
 
-        True when the work ended by itself; False when leadership was lost, with the work cancelled and over. What the
-        work raises is raised.
+        True when the work ended by itself; False when leadership was lost, with the work cancelled and over, unless it
+        does not end within `lease_seconds - renew_seconds` of being cancelled. What the work raises is raised.
         """
         await self._acquire()
         task = asyncio.ensure_future(work())
         try:
             lost = await self._hold(task)
         finally:
-            await _end(task)
+            await self._end(task)
             renewed, self._renewed_at = self._renewed_at, None
             if renewed is not None and self._election.release_on_exit:
                 await self._release()
-        if not task.cancelled() and not lost:
+        if task.done() and not task.cancelled() and not lost:
             task.result()
         return not lost
 
@@ -168,6 +168,17 @@ class LeaderElector:
             if task.done():
                 return False
         return False
+
+    async def _end(self, task: asyncio.Future[None]) -> None:
+        """Cancel the work and wait until it is over, but not for ever: code can ignore that it is cancelled."""
+        if not task.done():
+            task.cancel()
+            seconds = self._election.lease_seconds - self._election.renew_seconds
+            _, unfinished = await asyncio.wait([task], timeout=seconds)
+            if unfinished:
+                _log.error(f"work of the leader did not end within {seconds:g} s of being cancelled")
+                return
+        await asyncio.gather(task, return_exceptions=True)
 
     def _pause(self) -> float:
         return self._election.retry_seconds * (1 + random.random() * (JITTER - 1))  # noqa: S311
@@ -251,10 +262,3 @@ class LeaderElector:
 
 _gauges: WeakKeyDictionary[CollectorRegistry, Gauge] = WeakKeyDictionary()
 _HEAD = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-
-
-async def _end(task: asyncio.Future[None]) -> None:
-    """Cancel the work and wait until it is over, however long it takes to give in."""
-    if not task.done():
-        task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The manager: runs everything of an operator, started in order and stopped in reverse.
+"""The manager: runs everything of an operator, started in order and stopped together.
 
     async with Client.connect() as client:
         manager = Manager(client)
@@ -6,14 +6,14 @@
         await manager.run()
 
 Order: metrics and probes, the caches, runnables without leader election, then, once this process is the leader, the
-controllers. At shutdown controllers finish their reconciles, the lease is released, and then caches, metrics and probes
-are stopped.
+controllers. At shutdown all runnables are told to stop together: no reconcile begins any more, and those in progress
+have `shutdown_timeout` seconds, one deadline for all. Then the lease is released, and caches, metrics and probes end.
 
 Caches are filled whether this process leads or not, so one that takes over reads them from memory. With `warm_up` its
 controllers' queues are filled, too, before it even stands for election; still nothing is reconciled without the lease.
 
-A process that loses its lease must not continue: the manager stops the controllers and raises `LeadershipLost`. The
-supervisor of the process restarts it, as a candidate.
+A process that loses its lease must not continue: everything is cancelled at once, reconciles in progress included, and
+the manager raises `LeadershipLost`. The supervisor of the process restarts it, as a candidate.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from kapi.controller.controller import Controller
 from kapi.controller.host import Measured
 from kapi.controller.manager.cachedclient import CachedClient
 from kapi.controller.manager.leaderelection import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election, LeaderElector
+from kapi.controller.manager.shutdown import Shutdown, run_together
 from kapi.controller.recorder import EventRecorder
 from kapi.controller.tracing import Tracing
 from kapi.informer.factory import SharedInformerFactory, namespaces_of
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from kapi.controller.builder import Builder
     from kapi.controller.host import Runnable
 
-STOP_SECONDS: Final = 30.0
+SHUTDOWN_SECONDS: Final = 30.0
 """The graceful shutdown period, in seconds: runnables that have not ended by then are cancelled."""
 
 LEASES: Final = GroupVersionResource("coordination.k8s.io", "v1", "leases")
@@ -97,7 +98,7 @@ class Manager:
 
     `registry` holds the metrics of everything that runs here, and of the requests of `live` meanwhile. `tracer` makes
     spans of reconciles and of what they ask, see `tracing`; without it nothing is traced. `warm_up` is for controllers
-    whose options do not say.
+    whose options do not say. `shutdown_timeout` is the time for everything to end after `stop`, in seconds.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Manager:
         registry: CollectorRegistry | None = None,
         tracer: Tracer | None = None,
         warm_up: bool = False,
+        shutdown_timeout: float = SHUTDOWN_SECONDS,
     ) -> None:
         self.namespaces = _watched(namespace, namespaces)
         """The namespaces that are watched; none stands for all of them."""
@@ -133,7 +135,7 @@ class Manager:
         self._runnables: list[Runnable] = []
         self._recorders: dict[str, EventRecorder] = {}
         self._checks: dict[str, Callable[[], str | None]] = {"caches": self._caches_check}
-        self._stopping = asyncio.Event()
+        self._shutdown = Shutdown(shutdown_timeout)
         self._is_running = False
         self.pages_port = 0
 
@@ -178,7 +180,7 @@ class Manager:
 
     def stop(self) -> None:
         """Stop gracefully; `run` returns when everything has stopped."""
-        self._stopping.set()
+        self._shutdown.request()
 
     async def run(self, *, signals: bool = True) -> None:
         """Run until `stop`, or SIGTERM or SIGINT with `signals`, or until something fails, which is raised."""
@@ -189,7 +191,7 @@ class Manager:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._observed())
             if signals:
-                stack.enter_context(_stopped_by_signals(self._stopping))
+                stack.enter_context(_stopped_by_signals(self.stop))
             if self._pages is not None:
                 from kapi.base.webserver import WebServer
 
@@ -223,20 +225,22 @@ class Manager:
 
     async def _run_all(self, anywhere: Sequence[Runnable], leading: Sequence[Runnable]) -> None:
         async def lead() -> None:
-            await _together(leading, self._stopping)
+            await run_together(leading, self._shutdown)
 
         async def when_leading() -> None:
             if self.elector is None:
                 await lead()
             elif await self._warmed_up(warm) and not await self._until_stopped(self.elector.run(lead)):
+                # Another process leads, or will in a moment: nothing here has any time left.
+                self._shutdown.request_now()
                 raise LeadershipLost(self.elector.why_lost)
 
         warm = [one for one in leading if isinstance(one, Controller) and self._is_to_warm_up(one)]
-        tasks = [asyncio.ensure_future(_together(anywhere, self._stopping)), asyncio.ensure_future(when_leading())]
+        tasks = [asyncio.ensure_future(run_together(anywhere, self._shutdown)), asyncio.ensure_future(when_leading())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            self._stopping.set()
+            self._shutdown.request()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             for controller in warm:  # those that never led have been running in part
                 controller.stop()
@@ -247,7 +251,7 @@ class Manager:
     async def _warmed_up(self, controllers: Sequence[Controller]) -> bool:
         """Fill the queues of some controllers; False when the manager was stopped before they were full."""
         task = asyncio.ensure_future(_warm_up(controllers))
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        stopping = asyncio.ensure_future(self._shutdown.requested.wait())
         try:
             await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -265,7 +269,7 @@ class Manager:
     async def _until_stopped(self, term: Coroutine[Any, Any, bool]) -> bool:
         """One term of leadership; waiting for it ends when the manager does."""
         task = asyncio.ensure_future(term)
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        stopping = asyncio.ensure_future(self._shutdown.requested.wait())
         try:
             await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not task.done() and self.elector is not None and not self.elector.is_leading:
@@ -334,47 +338,22 @@ async def _warm_up(controllers: Sequence[Controller]) -> None:
         raise errors.exceptions[0] from None
 
 
-async def _together(runnables: Sequence[Runnable], stopping: asyncio.Event) -> None:
-    """Run runnables until `stopping` is set or the first fails; then stop all gracefully, the last one first."""
-    tasks = {asyncio.ensure_future(one.run()): one for one in runnables}
-    stop_requested = asyncio.ensure_future(stopping.wait())
-    try:
-        # A request to stop, or a runnable that ends by itself: either stops all.
-        await asyncio.wait([stop_requested, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stop_requested.cancel()
-        await _wind_down(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
-
-
-async def _wind_down(tasks: dict[asyncio.Task[None], Runnable]) -> None:
-    for task, runnable in reversed(tasks.items()):
-        runnable.stop()
-        done, _ = await asyncio.wait([task], timeout=STOP_SECONDS)
-        if not done:
-            _log.warning(f"graceful shutdown timed out after {STOP_SECONDS:g} s; cancelling", name=runnable.name)
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 @contextlib.contextmanager
-def _stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set the event; a second one kills as ever. Does nothing outside the main thread."""
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop`; a second one kills as ever. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
 
-    def stop() -> None:
+    def stop_once() -> None:
         for number in numbers:
             loop.remove_signal_handler(number)
-        stopping.set()
+        stop()
 
     for number in numbers:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop_once)
     try:
         yield
     finally:
