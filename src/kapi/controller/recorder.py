@@ -2,13 +2,14 @@
 
 `EventRecorder.event` never waits and never raises, so that it cannot disturb a reconcile. Repetitions are counted in
 the `series` of one Event instead of being written anew, and each object has a rate limit. Everything is bounded: Events
-that the server does not accept are dropped, and a log line says so.
+over a limit, or that the server does not accept, are dropped, and a log line says so, always.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import datetime as dt
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ SERIES_SECONDS = 360.0
 """Repetitions within this time belong to the same series."""
 BURST, REFILL_SECONDS = 25, 300.0
 """The rate limit of Events about one object: so many at once, then one in so many seconds."""
+CLOSE_SECONDS = 5.0
+"""The time to send what is left when a recorder is closed."""
 NOTE_BYTES, REASON_BYTES, INSTANCE_BYTES = 1024, 128, 128
 
 _MICROS = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -88,7 +91,11 @@ class _Budget:
 
 
 class EventRecorder:
-    """Records Events about objects. Used as `async with`; Events recorded before its end are sent before it."""
+    """Records Events about objects; a manager makes one by `manager.recorder("example.com/networks")`.
+
+    It starts with its first Event, wherever that is recorded. Used as `async with`, or closed by `close`, the Events
+    recorded before are sent before it ends.
+    """
 
     _last_stamp: ClassVar[int] = 0
     """In the name of the last event that any recorder of this process has made."""
@@ -110,19 +117,34 @@ class EventRecorder:
         self._series: OrderedDict[_Subject, _Series] = OrderedDict()
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._dropped = 0
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.ensure_future(self._send())
+        self._start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(5):
+        await self.close()
+
+    async def close(self) -> None:
+        """Send what was recorded, for at most `CLOSE_SECONDS`, and record nothing more."""
+        self._is_closed = True
+        if self._task is None and not self._queue.empty():
+            self._start()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await self._queue.join()
+        except TimeoutError:
+            _log.warning("events dropped: they were not sent before the end", dropped=self._queue.qsize())
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start(self) -> None:
+        # Not in the context of the reconcile that records the first Event: it outlives that, and its trace.
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._send(), name="event recorder", context=contextvars.Context())
 
     def normal(self, regarding: AnyObject, reason: str, note: str, *, action: str = "") -> None:
         """Record an Event of type Normal."""
@@ -143,7 +165,11 @@ class EventRecorder:
         related: AnyObject | None = None,
     ) -> None:
         """Record an Event: `reason` is one word in CamelCase, `action` is the action taken if that differs."""
+        if self._is_closed:
+            self._drop("the recorder is closed", regarding)
+            return
         if not self._may_speak_of(uid_of(regarding) or name_of(regarding)):
+            self._drop("there are too many about one object", regarding)
             return
         subject = _Subject(
             uid_of(regarding),
@@ -158,9 +184,15 @@ class EventRecorder:
         try:
             self._queue.put_nowait((subject, event, self._clock.monotonic()))
         except asyncio.QueueFull:
-            self._dropped += 1
-            if self._dropped & (self._dropped - 1) == 0:
-                _log.warning("events dropped: the queue is full", dropped=self._dropped)
+            self._drop("the queue is full", regarding)
+        if self._task is None and _is_in_loop():
+            self._start()
+
+    def _drop(self, why: str, regarding: AnyObject) -> None:
+        """Count an Event that is dropped; the first and then ever fewer of them are logged."""
+        self._dropped += 1
+        if self._dropped & (self._dropped - 1) == 0:
+            _log.warning(f"events dropped: {why}", about=name_of(regarding), dropped=self._dropped)
 
     def _may_speak_of(self, key: str) -> bool:
         now = self._clock.monotonic()
@@ -228,6 +260,14 @@ class EventRecorder:
         self._series[subject] = _Series(metadata["name"], metadata["namespace"], 1, at)
         if len(self._series) > KNOWN:
             self._series.popitem(last=False)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _reference(obj: AnyObject) -> Object:

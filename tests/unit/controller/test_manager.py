@@ -313,3 +313,23 @@ def test_what_fails_ends_the_manager_and_is_raised(kubeconfig):
             manager.add(Failing())
 
     managed(kubeconfig, test)
+
+
+def test_a_recorder_that_is_first_asked_for_in_a_reconcile_records_events(kubeconfig):
+    async def test(client):
+        manager = Manager(client)
+
+        async def reconcile(request):
+            found = await manager.client.find(Widget, request)
+            if found is not None:
+                manager.recorder("example.com/widgets").normal(found, "Seen", f"size {found.spec.size}")
+                manager.stop()
+
+        manager.builder().for_(Widget).complete(reconcile)
+        created = await client.create(widget("recorded", 7))
+        await manager.run(signals=False)
+        events = await client.list(("events.k8s.io/v1", "Event"), namespace="default")
+        notes = [event["note"] for event in events if event["regarding"].get("uid") == created.metadata.uid]
+        assert notes == ["size 7"]
+
+    managed(kubeconfig, test)

@@ -1,7 +1,10 @@
 """Events as a server stores them: written once, counted afterwards, never in the way."""
 
 import asyncio
+import contextvars
 import json
+
+import structlog
 
 from api_client import CM, Api
 from kapi.api.errors import ServiceUnavailable
@@ -175,3 +178,58 @@ def test_events_about_objects_without_a_namespace_go_to_the_default_one():
         await api.stop()
 
     run(main())
+
+
+@recorded
+async def test_a_recorder_starts_with_its_first_event(api, events, recorder, subject):
+    recorder.normal(subject, "Created", "in a reconcile")
+    await recorder.close()
+    assert [event["reason"] for event in await stored(api)] == ["Created"]
+
+
+def test_events_recorded_before_there_is_an_event_loop_are_sent_when_the_recorder_is_closed():
+    recorder = EventRecorder(lambda namespace: collected, "example.com/c")
+    collected = Collected()
+    recorder.normal({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, "Early", "before the loop")
+    asyncio.run(recorder.close())
+    assert collected.reasons == ["Early"]
+
+
+class Collected:
+    """Events in memory."""
+
+    def __init__(self):
+        self.reasons = []
+
+    async def create(self, obj):
+        self.reasons.append(obj["reason"])
+        return obj
+
+
+@recorded
+async def test_the_task_of_a_recorder_does_not_inherit_the_context_of_a_reconcile(api, events, recorder, subject):
+    variable = contextvars.ContextVar("variable", default="none")
+    seen = []
+
+    def events_of(namespace):
+        seen.append(variable.get())
+        return events(namespace)
+
+    recorder._events = events_of
+    variable.set("a reconcile")
+    recorder.normal(subject, "Created", "in a reconcile")
+    await recorder.close()
+    assert seen == ["none"]
+
+
+@recorded
+async def test_events_that_are_dropped_are_logged(api, events, recorder, subject):
+    with structlog.testing.capture_logs() as logs:
+        for number in range(BURST + 1):
+            recorder.normal(subject, "Noise", f"number {number}")
+        await recorder.close()
+        recorder.normal(subject, "Late", "after the end")
+    assert [(line["event"], line["dropped"]) for line in logs] == [
+        ("events dropped: there are too many about one object", 1),
+        ("events dropped: the recorder is closed", 2),
+    ]

@@ -164,7 +164,10 @@ class Manager:
         self._runnables.append(runnable)
 
     def recorder(self, controller: str) -> EventRecorder:
-        """Return the event recorder of a controller: a name with a domain, such as `example.com/networks`."""
+        """Return the event recorder of a controller: a name with a domain, such as `example.com/networks`.
+
+        It may be asked for at any time, in a reconcile too. What it has recorded is sent before `run` returns.
+        """
         if controller not in self._recorders:
             events = DynamicClient(self.live.rest)
             self._recorders[controller] = EventRecorder(
@@ -198,13 +201,15 @@ class Manager:
                 host, port = self._pages
                 server = await stack.enter_async_context(WebServer(self._page, host=host, port=port))
                 self.pages_port = server.port
-            for recorder in self._recorders.values():
-                await stack.enter_async_context(recorder)
+            stack.push_async_callback(self._close_recorders)
             self._share_caches()
             await stack.enter_async_context(self.informers)
             anywhere = [one for one in self._runnables if not one.needs_leader_election]
             leading = [one for one in self._runnables if one.needs_leader_election]
             await self._run_all(anywhere, leading)
+
+    async def _close_recorders(self) -> None:
+        await asyncio.gather(*(recorder.close() for recorder in self._recorders.values()))
 
     @contextlib.contextmanager
     def _observed(self) -> Iterator[None]:
