@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kapi.registry.resource import Resource
     from kapi.server.audit.record import Record
     from kapi.server.flowcontrol.classify import Flow
-    from kapi.server.flowcontrol.control import Ticket
+    from kapi.server.flowcontrol.control import ExemptTicket, Ticket
     from kapi.server.services import Services
     from kapi.server.transport.message import Request
 
@@ -49,7 +49,7 @@ class Context:
         self.query: Mapping[str, str] = parse_query("")
         self.user = ANONYMOUS
         """The user that the request is made as: another than was authenticated, if the request is impersonated."""
-        self.ticket: Ticket | None = None
+        self.ticket: Ticket | ExemptTicket | None = None
         """The seats that the request holds while it is handled."""
         self.flow: Flow | None = None
         """The flow that the request belongs to; None before flow control, and where there is none."""

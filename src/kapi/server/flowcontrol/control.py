@@ -68,6 +68,16 @@ class Ticket:
             self._control.release(self)
 
 
+class ExemptTicket:
+    """The ticket of requests that need no seats."""
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+EXEMPT: Final = ExemptTicket()
+
+
 class FlowControl:
     """The flow control of one server, by the FlowSchemas and PriorityLevelConfigurations that are stored."""
 
@@ -90,11 +100,15 @@ class FlowControl:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def begin(self, context: Context) -> Ticket | None:
+    def begin(self, context: Context) -> Ticket | ExemptTicket | None:
         """Return the seats of a request that can run at once; None if it has to `wait`."""
         flow = context.flow = self._classifier.classify(context.user, context.info)
         level = self.levels[flow.level]
-        seats = 1 if level.is_exempt else estimated_seats(context, self._catalog, level.nominal)
+        if level.is_exempt:
+            # Nothing limits it, so nothing is counted but its number.
+            level.dispatched += 1
+            return EXEMPT
+        seats = estimated_seats(context, self._catalog, level.nominal)
         if level.waiting or not self._can_run(level, seats):
             return None
         return self._run(level, flow, seats, context, None)

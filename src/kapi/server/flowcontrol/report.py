@@ -143,6 +143,8 @@ class FlowControlMetrics(Collector):
             values = (level.nominal, level.minimum, level.maximum, level.executing, level.seats_in_use, level.waiting)
             for family, value in zip(families.values(), values, strict=True):
                 family.add_metric([name], value)
+            if level.is_exempt:
+                dispatched.add_metric([name, name], level.dispatched)
             for schema, count in level.dispatched_by_schema.items():
                 dispatched.add_metric([name, schema], count)
             for (schema, reason), count in level.rejected.items():
