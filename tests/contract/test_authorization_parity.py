@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from authorization_programs import ADMIN, NAMESPACE, PROGRAMS, RBAC, USERS, content_type, summary
+import authorization_matrix as matrix
+from authorization_programs import ADMIN, AUTHZ, NAMESPACE, PROGRAMS, RBAC, USERS, content_type, summary
 from kapi.base.tls import Authority, KeyPair
 from kapi.controlplane.rbac.bootstrappolicy import bootstrap_policy
 from kube_apiserver_plane import kube_apiserver_plane
@@ -114,6 +115,27 @@ def test_kube_apiserver_answers_as_recorded(real, name):
 
 def _lines(answers):
     return ",\n".join(json.dumps(answer) for answer in answers)
+
+
+def test_every_cell_of_the_matrix_is_decided_alike(real):
+    real.reset()
+    for name in ("x", "y"):
+        real.send(ADMIN, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    for path, obj in matrix.objects():
+        assert real.send(ADMIN, "POST", path, obj)[0] == 201
+    allowed = matrix.allowed_cells()
+    wrong = []
+    for cell in matrix.cells():
+        for selector in matrix.SELECTORS if not cell.path else ({},):
+            step = (ADMIN, "POST", f"{AUTHZ}/subjectaccessreviews", {"spec": matrix.review(cell, selector)})
+            # Only the first answers can be older than the policy.
+            for _ in range(200):
+                answer = real.send(*step)[1]["status"]["allowed"]
+                if answer is (cell in allowed):
+                    break
+            else:
+                wrong.append((cell, selector))
+    assert wrong == []
 
 
 def test_default_roles_and_bindings_are_those_of_kube_apiserver(real):
