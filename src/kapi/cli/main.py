@@ -14,6 +14,7 @@ from kapi.cli.command import Command, Group, Parser, add_flag, at_least, boolean
 from kapi.cli.connection import add_connection_options
 from kapi.cli.generate import GENERATE
 from kapi.cli.resources import COMMANDS as RESOURCE_COMMANDS
+from kapi.cli.user import USER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,6 +174,7 @@ COMMANDS: Final[Sequence[Command | Group]] = (
     Command("up", "Start the control plane; stop it with Ctrl-C or SIGTERM", _add_up, _up),
     Command("demo", "Start the control plane with a custom resource and its controller", _add_demo, _demo),
     *RESOURCE_COMMANDS,
+    USER,
     GENERATE,
     Command("version", "Print the version", lambda _: None, _version, ""),
 )

@@ -126,21 +126,22 @@ def _token(path: Path) -> str:
 
 def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
     """Write the admin's kubeconfig, with everything in it, readable by its owner only."""
-    authorities = base64.b64encode(credentials.server_authorities()).decode()
+    cluster = {
+        "server": url,
+        "certificate-authority-data": base64.b64encode(credentials.server_authorities()).decode(),
+    }
+    write_user_kubeconfig(path, cluster, ADMIN, credentials.admin)
+
+
+def write_user_kubeconfig(path: Path, cluster: dict[str, str], name: str, files: KeyPair) -> None:
+    """Write the kubeconfig of a user with a client certificate, readable by its owner only."""
+    user = {"client-certificate-data": _data(files.certificate), "client-key-data": _data(files.key)}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "kapi", "cluster": {"server": url, "certificate-authority-data": authorities}}],
-        "users": [
-            {
-                "name": ADMIN,
-                "user": {
-                    "client-certificate-data": _data(credentials.admin.certificate),
-                    "client-key-data": _data(credentials.admin.key),
-                },
-            }
-        ],
-        "contexts": [{"name": "kapi", "context": {"cluster": "kapi", "user": ADMIN}}],
+        "clusters": [{"name": "kapi", "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "kapi", "context": {"cluster": "kapi", "user": name}}],
         "current-context": "kapi",
         "preferences": {},
     }
