@@ -127,7 +127,9 @@ class Authenticator:
             try:
                 return authenticated((await self._authenticate_token(token, self.audiences)).user)
             except InvalidToken as error:
-                _log.info("a bearer token is not valid", address=request.peer.address, error=str(error))
+                # Of a token that no source knows there is nothing to say.
+                if str(error) != INVALID:
+                    _log.debug("a bearer token is not valid", address=request.peer.address, error=str(error))
                 raise Unauthorized from None
         anonymous = None if refused else self.anonymous.user_at(request.path)
         if anonymous is None:

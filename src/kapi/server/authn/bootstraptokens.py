@@ -53,7 +53,7 @@ class BootstrapTokens(UserTokens):
         if not hmac.compare_digest(_text(found, "token-secret").encode(), secret.encode()):
             return None
         if problem := self._problem(found, token_id):
-            _log.info("a bootstrap token is not valid", secret=f"bootstrap-token-{token_id}", error=problem)
+            _log.debug("a bootstrap token is not valid", secret=f"bootstrap-token-{token_id}", error=problem)
             return None
         return User(f"system:bootstrap:{token_id}", _groups(found) or ())
 

@@ -77,7 +77,7 @@ class ClientCertificates:
             until = self.authorities.verify(peer.certificates, self._clock.now())
             identity = _Identity(user_of(peer.certificates[0]), until, self.authorities)
         except (UntrustedCertificate, ValueError) as error:
-            _log.info("a client certificate is not valid", address=peer.address, error=str(error))
+            _log.debug("a client certificate is not valid", address=peer.address, error=str(error))
             # Remembered, so that a long chain is not searched again for every request of its connection.
             return _Identity(None, _NEVER_VALID, self.authorities)
         self._known[peer.certificates[0]] = identity

@@ -82,7 +82,7 @@ class FrontProxy:
                 raise UntrustedCertificate(f"x509: subject with cn={name} is not in the allowed list")
         except (UntrustedCertificate, ValueError) as error:
             # A client with a certificate of its own may send such headers, too; what it is then is not known here.
-            _log.info("headers of a front proxy are ignored", address=peer.address, error=str(error))
+            _log.debug("headers of a front proxy are ignored", address=peer.address, error=str(error))
             return _Proxy(self.authorities, None)
         return _Proxy(self.authorities, expires)
 
