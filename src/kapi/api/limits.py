@@ -38,6 +38,13 @@ REPORTED_ERRORS: Final = 250
 REPORTED_ERROR_BYTES: Final = 256 * 1024
 """The texts of the field errors in one answer; the first is reported in any case."""
 
+LARGE_BODY_BYTES: Final = 64 * 1024
+"""From this size on, a body counts as large: `LARGE_REQUESTS` with such bodies are handled at a time, others wait."""
+
+LARGE_REQUESTS: Final = 4
+"""Decoded, 3 MiB of JSON take up to 100 MiB, and each is a thread that competes with the event loop. A large request is
+nearly all CPU, so more at a time would not be faster."""
+
 JSON_EXPLAINED_BYTES: Final = 64 * 1024
 """Bodies up to this size get the exact wording of a syntax error; the scanner that finds it is not fast."""
 

@@ -160,6 +160,7 @@ class ControlPlane:
         files = FileWatch(self.metrics.registry)
         authentication.watch(files, tls, self._publish_authentication)
         self._supervise_server(files, storage)
+        self.supervisor.run("memory", services.memory.keep_trimmed)
         self.supervisor.run("service-repair", repair.run)
         self.supervisor.run("controllers", partial(self._run_controllers, pipeline, credentials))
         await self._register(services.address)

@@ -29,7 +29,7 @@ from kapi.api.errors import (
     Unauthorized,
 )
 from kapi.api.go.durations import SECOND, parse_duration
-from kapi.api.limits import AUDIT_ID_LENGTH
+from kapi.api.limits import AUDIT_ID_LENGTH, LARGE_BODY_BYTES
 from kapi.server.authz.attributes import attributes_of
 from kapi.server.authz.authorizer import Verdict, annotate, require
 from kapi.server.authz.impersonation import Impersonator, is_impersonated, wanted_user
@@ -166,7 +166,11 @@ class Pipeline:
             # Handling.
             if seconds is None and context.resource is not None and context.resource.needs_webhook:
                 deadline.reschedule(asyncio.get_running_loop().time() + DEFAULT_DEADLINE)
-            return await endpoint(context)
+            if len(request.body) < LARGE_BODY_BYTES:
+                return await endpoint(context)
+            waits = context.resource is not None and context.resource.needs_webhook
+            async with services.large.slot(waits_for_webhook=waits):
+                return await endpoint(context)
 
     def _deadline(self, context: Context) -> float | None:
         """Return the seconds a request may take; None for watches, and for reads that nothing can delay.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kapi.server.largerequests import LargeRequests
 from kapi.server.transport.memory import MemoryAccount
 from kapi.server.turns import Turns
 
@@ -34,6 +35,8 @@ class Services:
     metrics: Metrics
     memory: MemoryAccount = field(default_factory=MemoryAccount)
     """The bytes held for peers; the same account as that of the transport."""
+    large: LargeRequests = field(default_factory=LargeRequests)
+    """The requests with large bodies."""
     flowcontrol: FlowControl | None = None
     """Flow control; None if every request runs at once."""
     auditor: Auditor | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.errors import BadRequest, Invalid, NotFound
 from kapi.api.fielderror import FieldError, invalid, not_supported
+from kapi.api.limits import OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind, GroupVersionKind
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError
@@ -39,7 +40,7 @@ AT_ONCE = 128
 async def delete(context: Context) -> Response:
     """DELETE of one object."""
     view = view_for(context, listing=False)
-    options = read_options(context)
+    options = await read_options(context)
     written = await writepath.delete(new_write(context, DELETE, options))
     if not written.deleted:
         code = 202 if options.orphan is False else 200
@@ -65,7 +66,7 @@ def _success(context: Context, written: Written) -> Object:
 async def delete_collection(context: Context) -> Response:
     """DELETE of a collection: every object that matches, each by itself; answers with the list of them."""
     view = view_for(context, listing=True)
-    options = read_options(context)
+    options = await read_options(context)
     items, meta = await select(context, list_options(context.query, context.served, watch=False))
     write = new_write(context, DELETE, without_preconditions(options))
     await _delete_all(write, items)
@@ -95,13 +96,17 @@ async def _delete_all(write: Write, items: Sequence[ReadyItem]) -> None:
         raise failures[min(failures)]
 
 
-def read_options(context: Context) -> DeleteOptions:
+async def read_options(context: Context) -> DeleteOptions:
     """The options of a deletion: from the body when there is one, else from the query."""
     request = context.request
     check_size(request)
     if not request.body:
         return options_of(_from_query(context.query))
-    fields = _from_body(request.body, body_type(request.headers.get("content-type")))
+    media = body_type(request.headers.get("content-type"))
+    if len(request.body) < OFF_LOOP_BYTES:
+        fields = _from_body(request.body, media)
+    else:
+        fields = await context.services.large.decode(_from_body, request.body, media)
     if context.audit is not None:
         context.audit.request_object(fields)
     return options_of(fields)
