@@ -27,7 +27,7 @@ OBJECT_DEPTH: Final = JSON_DEPTH - 8
 watch event, a Table or a review takes up to 8 more, so that no client is sent what it could not send back."""
 
 OFF_LOOP_BYTES: Final = 16 * 1024
-"""From this size on an object is patched, merged and validated in a thread: that may take 10 ms."""
+"""From this size on a body is decoded, and an object patched, merged and validated, in a thread: it may take 10 ms."""
 
 ERROR_BYTES: Final = 2 * MIB
 """The errors of one object that are described, with 200 bytes for each besides its text; the others are counted."""
@@ -75,9 +75,6 @@ PROTOBUF_DEPTH: Final = 100
 
 PROTOBUF_FIELDS: Final = 200_000
 """Fields in one protobuf body; an empty field is two bytes on the wire and a dictionary entry here."""
-
-PROTOBUF_OFF_LOOP_BYTES: Final = 64 * 1024
-"""From this size on, callers on an event loop should decode protobuf in a thread."""
 
 PATCH_OPERATIONS: Final = 10_000
 """Operations in a JSON patch; kube-apiserver answers 413 beyond."""

@@ -7,7 +7,7 @@ after reading the same bytes, except that nulls are absent.
 
 Malformed input raises `DecodeError` and nothing else. Depth and number of fields are bounded, and every byte
 is looked at once. A Pod takes some 100 µs; callers on an event loop hand bodies over
-`limits.PROTOBUF_OFF_LOOP_BYTES` to a thread.
+`limits.OFF_LOOP_BYTES` to a thread.
 """
 
 from __future__ import annotations

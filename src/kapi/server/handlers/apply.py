@@ -6,7 +6,6 @@ is written as an update, or as a creation when there is no object yet.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,7 +68,7 @@ async def read_config(context: Context) -> Configuration:
     check_size(request)
     try:
         if len(request.body) > YAML_OFF_LOOP_BYTES:
-            value, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, request.body)
+            value, duplicates = await context.services.large.decode(yaml.decode_with_duplicates, request.body)
         else:
             value, duplicates = yaml.decode_with_duplicates(request.body)
     except DecodeError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kapi.api.errors import BadRequest, Invalid, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.fielderror import invalid
 from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
-from kapi.api.limits import BODY_BYTES, OFF_LOOP_BYTES, PROTOBUF_OFF_LOOP_BYTES
+from kapi.api.limits import BODY_BYTES, OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind, GroupVersion
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
@@ -55,7 +55,12 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
     request = context.request
     media = body_type(request.headers.get("content-type"))
     check_size(request)
-    obj, duplicates = await _parse(request.body, media, expected.gvk.kind, strict=validation != "Ignore")
+    strict = validation != "Ignore"
+    if media != YAML and len(request.body) < OFF_LOOP_BYTES:
+        obj, duplicates = _parse(request.body, media, expected.gvk.kind, strict=strict)
+    else:
+        decode = context.services.large.decode
+        obj, duplicates = await decode(_parse, request.body, media, expected.gvk.kind, strict=strict)
     _check_type_meta(obj, expected.gvk.kind, request.body)
     if obj.get("apiVersion") in expected.older:
         obj["apiVersion"] = expected.gvk.api_version
@@ -79,21 +84,14 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
     return obj
 
 
-async def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[Object, list[str]]:
+def _parse(body: bytes, media: str, kind: str, *, strict: bool) -> tuple[Object, list[str]]:
     duplicates: list[str] = []
     obj: Any
     try:
         if media == PROTOBUF:
-            obj = (
-                protobuf.decode(body)
-                if len(body) <= PROTOBUF_OFF_LOOP_BYTES
-                else await asyncio.to_thread(protobuf.decode, body)
-            )
+            obj = protobuf.decode(body)
         elif media == YAML:
-            obj, duplicates = await asyncio.to_thread(yaml.decode_with_duplicates, body)
-        elif len(body) >= OFF_LOOP_BYTES:
-            obj, duplicates = await asyncio.to_thread(json.decode_with_duplicates, body)
-            duplicates = duplicates if strict else []
+            obj, duplicates = yaml.decode_with_duplicates(body)
         elif strict:
             obj, duplicates = json.decode_with_duplicates(body)
         else:

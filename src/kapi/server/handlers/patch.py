@@ -15,6 +15,7 @@ from kapi.api.errors import ApiError, BadRequest, Invalid, PlainError
 from kapi.api.fielderror import invalid
 from kapi.api.go.text import format_value
 from kapi.api.go.types import ANY_MAP, json_type, restore_error, unmarshal_error
+from kapi.api.limits import OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind
 from kapi.api.patch import jsonpatch, strategicmerge
 from kapi.api.patch import mergepatch as patches
@@ -58,7 +59,7 @@ async def patch_with(context: Context, scope: UpdateScope) -> Response:
     """Patch an object, as far as the scope of an endpoint allows."""
     if patch_media(context) == APPLY_PATCH:
         return await apply_with(context, scope)
-    apply = read_patch(context, context.served.schema)
+    apply = await read_patch(context, context.served.schema)
     view = view_for(context, listing=False)
     options = write_options(context.query, "PatchOptions")
     source = _Patched(context, apply, options.field_validation)
@@ -94,12 +95,15 @@ def patch_media(context: Context) -> str:
     return patch_type(content_type, custom=context.served.custom is not None)
 
 
-def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str], Object]:
+async def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object, str], Object]:
     """Decode the patch of a request; returns the function that applies it to an object and checks the result."""
     request = context.request
     media = patch_media(context)
     check_size(request)
-    document, duplicates = _decode(request.body, media)
+    if len(request.body) < OFF_LOOP_BYTES:
+        document, duplicates = _decode(request.body, media)
+    else:
+        document, duplicates = await context.services.large.decode(_decode, request.body, media)
     if context.audit is not None:
         context.audit.request_patch(document)
     apply = _applier(media, document, schema)

@@ -93,7 +93,7 @@ async def patch_scale(context: Context) -> Response:
     plain_only(context)
     if patch_media(context) == APPLY_PATCH:
         return await _apply_scale(context)
-    apply = read_patch(context, kind_schema(*SCALE))
+    apply = await read_patch(context, kind_schema(*SCALE))
     options = write_options(context.query, "PatchOptions")
     return await _write_scale(context, options, _PatchedScale(context, apply, options.field_validation))
 

@@ -135,8 +135,7 @@ class Hold:
     def _add(self, change: int) -> None:
         account = self._account
         account.used += change
-        if account.used > account.peak:
-            account.peak = account.used
+        account.peak = max(account.peak, account.used)
         account.by_kind[self.kind] += change
         self.peer.used += change
         if self.is_pinned:
