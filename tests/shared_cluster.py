@@ -222,6 +222,10 @@ class SharedStorage:
         page = await self._memory.range(prefix, start=start, limit=limit, revision=revision)
         return page._replace(entries=[e._replace(value=fill(e.value, e.revision)) for e in page.entries])
 
+    def is_stale(self, key):
+        """No."""
+        return False
+
     async def compact(self, revision: int) -> None:
         self._check_open()
         await self._memory.compact(revision)

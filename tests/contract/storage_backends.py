@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path  # noqa: TC003
 from typing import NamedTuple
 
+from kapi.storage.encryption.providers import AesGcm
+from kapi.storage.encryption.storage import EncryptedStorage, ResourceProviders
 from kapi.storage.interface import Change, Draft, Storage
 from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite.storage import SqliteStorage
@@ -34,7 +36,13 @@ async def open_shared(path: Path) -> Storage:
     return await Cluster().connect()
 
 
+async def open_encrypted(path: Path, **options: int) -> Storage:
+    providers = ResourceProviders([(["*.*"], [AesGcm("k", bytes(32))])])
+    return EncryptedStorage(MemoryStorage(**options), providers)
+
+
 BACKENDS = [
+    Backend("encrypted", open_encrypted),
     Backend("memory", open_memory),
     Backend("sqlite", SqliteStorage.open, is_durable=True),
     Backend("shared", open_shared, is_shared=True),

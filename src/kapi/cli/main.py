@@ -89,8 +89,18 @@ def _add_up(parser: Parser) -> None:
     )
     add_authentication_options(parser)
     add_authorization_options(parser)
+    _add_encryption(parser)
     _add_flow_control(parser)
     _add_audit(parser)
+
+
+def _add_encryption(parser: Parser) -> None:
+    parser.add_argument(
+        "--encryption-provider-config",
+        type=Path,
+        metavar="FILE",
+        help="an EncryptionConfiguration: which resources are stored encrypted, and how; read again when it changes",
+    )
 
 
 def _add_flow_control(parser: Parser) -> None:

@@ -56,6 +56,7 @@ def run(
     enable_priority_and_fairness: bool = True,
     max_requests_inflight: int = 400,
     max_mutating_requests_inflight: int = 200,
+    encryption_provider_config: Path | None = None,
     audit_log: Path | None = None,
     audit_policy_file: Path | None = None,
     audit_log_maxsize: int = 100,
@@ -86,6 +87,7 @@ def run(
             event_ttl,
             parse_service_cidrs(service_cluster_ip_range),
             parse_advertise_address(advertise_address),
+            encryption_config=encryption_provider_config,
             flow_control=enable_priority_and_fairness,
             requests_inflight=parse_inflight(max_requests_inflight + max_mutating_requests_inflight),
             audit=AuditOptions(

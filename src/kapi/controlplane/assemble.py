@@ -47,6 +47,7 @@ from kapi.storage.sqlite.storage import SqliteStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from kapi.registry.custom.conversion import Converter
     from kapi.server.audit.auditor import Auditor
     from kapi.server.pages.health import Hook
+    from kapi.storage.encryption.storage import ResourceProviders
     from kapi.storage.interface import Storage
 
 COMPACTION_INTERVAL = 15.0
@@ -105,6 +107,7 @@ class ControlPlane:
         self._controllers = options.controllers if options.controllers is not None else names.NAMES
         self._storage: Storage | None = None
         self._scrub: Scrub | None = None
+        self._files = FileWatch(self.metrics.registry)
         self._server: Server | None = None
         self._auditor: Auditor | None = None
         self.catalog: Catalog
@@ -157,9 +160,8 @@ class ControlPlane:
             self.transport, server.port, options.service_cidrs, authentication=authentication.published()
         )
         bootstrap.write_kubeconfig(options.kubeconfig_path, self.url, credentials)
-        files = FileWatch(self.metrics.registry)
-        authentication.watch(files, tls, self._publish_authentication)
-        self._supervise_server(files, storage)
+        authentication.watch(self._files, tls, self._publish_authentication)
+        self._supervise_server(storage)
         self.supervisor.run("memory", services.memory.keep_trimmed)
         self.supervisor.run("service-repair", repair.run)
         self.supervisor.run("controllers", partial(self._run_controllers, pipeline, credentials))
@@ -167,13 +169,13 @@ class ControlPlane:
         for hook in self._hooks:
             hook.done = True
 
-    def _supervise_server(self, files: FileWatch, storage: Storage) -> None:
+    def _supervise_server(self, storage: Storage) -> None:
         """Start the tasks that keep the server itself going."""
         supervise = self.supervisor.run
         for name, run in (self._auditor.tasks if self._auditor is not None else {}).items():
             supervise(name, run)
         supervise("event-loop-lag", self.metrics.lag.run)
-        supervise("file-watch", files.run)
+        supervise("file-watch", self._files.run)
         supervise("compaction", self._compactor(storage).run)
         if self._scrub is not None:
             supervise("store-integrity", self._scrub.run)
@@ -278,6 +280,18 @@ class ControlPlane:
         return WebhookConverter(conversion, self._outbound, self.catalog)
 
     async def _open_storage(self) -> Storage:
+        # Before the store is opened: a mistake in the configuration must not leave anything behind.
+        config = self.options.encryption_config
+        if config is None:
+            return await self._open_backend()
+        from kapi.storage.encryption.storage import EncryptedStorage
+
+        providers = await asyncio.to_thread(_read_encryption, config)
+        encrypted = EncryptedStorage(await self._open_backend(), providers)
+        self._files.add("encryption", [config], lambda: encrypted.replace_providers(_read_encryption(config)))
+        return encrypted
+
+    async def _open_backend(self) -> Storage:
         if self.options.storage == "memory":
             return MemoryStorage()
         storage = await SqliteStorage.open(self.options.data_dir, observer=self.metrics)
@@ -324,6 +338,13 @@ class ControlPlane:
         _log.critical("storage failed, refusing writes and shutting down", error=str(error))
         if not self.failed.done():
             self.failed.set_result(error)
+
+
+def _read_encryption(path: Path) -> ResourceProviders:
+    # Imported here: ciphers take a while to import, and most servers do not use them.
+    from kapi.controlplane.encryption import read_encryption
+
+    return read_encryption(path)
 
 
 async def serve(options: Options, stop: asyncio.Event, ready: Callable[[ControlPlane], None]) -> int:

@@ -59,6 +59,8 @@ class Options:
     and in the server's certificate. Empty for the host it binds to."""
 
     audit: AuditOptions = AuditOptions()
+    encryption_config: Path | None = None
+    """The EncryptionConfiguration of stored objects; None to store them as they are."""
     flow_control: bool = True
     """False to run every request at once, however many there are."""
     requests_inflight: int = DEFAULT_SEATS

@@ -579,7 +579,7 @@ async def admit(write: Write, obj: Object) -> None:
 async def _replace(write: Write, item: ReadyItem, obj: HubObject, old: HubObject) -> Written:
     """Commit a changed object, its deletion if the change ends one, or nothing if nothing changed."""
     store = write.store
-    if _same(obj, old):
+    if _same(obj, old) and not store.storage.is_stale(item.key):
         return Written(await store.unchanged(item))
     deleted = store.should_delete(obj, old)
     if write.dry_run:

@@ -221,6 +221,10 @@ class Storage(Protocol):
         """Feed every change after `since` to the follower; returns when history has been delivered."""
         ...
 
+    def is_stale(self, key: str) -> bool:
+        """Return True if the value of a key is not stored as it would be now, and an update should write it again."""
+        ...
+
     async def compact(self, revision: int) -> None:
         """Remove versions that were replaced or deleted at or before `revision`."""
         ...

@@ -199,6 +199,10 @@ class MemoryStorage:
         commits = self._log[first : first + _SLICE]
         return after + len(commits), [change for commit in commits for change in commit]
 
+    def is_stale(self, key: str) -> bool:
+        """Return False: there is one way to store a value."""
+        return False
+
     async def compact(self, revision: int) -> None:
         """Remove versions that were replaced or deleted at or before `revision`."""
         self._check_usable()
