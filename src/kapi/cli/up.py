@@ -29,7 +29,7 @@ from kapi.controlplane.options import (
     parse_service_cidrs,
     parse_serving_files,
 )
-from kapi.storage.interface import StorageUnavailable
+from kapi.storage.interface import StorageDamaged, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def run(
         return run_loop(_main(options))
     except (OptionError, ValueError) as error:
         return fail(str(error), USAGE)
-    except (StorageUnavailable, BootstrapError, OSError) as error:
+    except (StorageUnavailable, StorageDamaged, BootstrapError, OSError) as error:
         return fail(explain(error, bind), UNAVAILABLE)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NewType
 import msgspec
 
 from kapi.cache.watchcache import Selection
+from kapi.storage.encryption.prefix import require_plain
 from kapi.storage.interface import Draft
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class BodyReader:
 
     def select(self, value: bytes) -> Selection:
         """Labels, owners and selectable fields."""
+        require_plain(value)
         if self._selectable is None:
             return _selection(value)
         obj = _decode(value)
@@ -170,4 +172,5 @@ class CustomReader:
 
     def select(self, value: bytes) -> Selection:
         """Labels and owners."""
+        require_plain(value)
         return _selection(value)

@@ -10,6 +10,7 @@ from api_client import NS, serving
 from kapi.controlplane.encryption import read_encryption
 from kapi.server.configfile import ConfigFileError
 from kapi.storage.encryption.storage import EncryptedStorage
+from kapi.storage.memory import MemoryStorage
 from kapi.storage.sqlite.storage import SqliteStorage
 
 SECRET = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
@@ -110,3 +111,17 @@ def test_the_files_of_the_store_have_no_plain_text_and_keys_can_be_exchanged(tmp
 
     asyncio.run(main())
     assert visible not in on_disk(tmp_path)
+
+
+def test_a_server_without_the_configuration_serves_everything_else_and_names_what_it_cannot_read(tmp_path):
+    async def main():
+        inner = MemoryStorage()
+        storage = EncryptedStorage(inner, read(tmp_path, config(keys("aesgcm", "one"))))
+        async with serving(storage) as api:
+            await api.made(SECRETS, {"metadata": {"name": "s"}})
+        async with serving(inner) as api:
+            assert (await api.get(SECRETS)).names == []
+            assert (await api.get(NS)).status == 200
+            assert "/registry/core/secrets/default/s" in api.catalog.hub.invalid.check()
+
+    asyncio.run(main())

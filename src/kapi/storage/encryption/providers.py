@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
+from kapi.storage.encryption.prefix import PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PREFIX: Final = b"k8s:enc:"
 _BLOCK_BITS: Final = 128
 _IV_BYTES: Final = 16
 _GCM_NONCE_BYTES: Final = 12

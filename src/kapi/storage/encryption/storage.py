@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kapi.storage import revisionslot
-from kapi.storage.encryption.providers import PREFIX, DecryptionError
+from kapi.storage.encryption.prefix import PREFIX
+from kapi.storage.encryption.providers import DecryptionError
 from kapi.storage.interface import Change, Draft, Entry, Page, Put, StorageDamaged
 from kapi.storage.keys import CORE, RESERVATIONS
 
