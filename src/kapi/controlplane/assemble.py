@@ -25,6 +25,7 @@ from kapi.controlplane.identitylease import IdentityLease
 from kapi.controlplane.options import DRAIN_SECONDS, join_host_port
 from kapi.controlplane.rbac.reconciliation import ensure_policy
 from kapi.controlplane.supervisor import Supervisor
+from kapi.controlplane.tokenuse import TokenUse
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.registry.kinds.core.service.repair import service_repair
@@ -131,8 +132,9 @@ class ControlPlane:
         repair = service_repair(catalog)
         await repair.repair_all()
         self.metrics.observe(catalog, self.health)
+        uses = TokenUse(self.clock)
         self._authentication = authentication = Authentication(
-            options.authentication, credentials, catalog, clock=self.clock
+            options.authentication, credentials, catalog, clock=self.clock, used=uses.note
         )
         services = self._services(catalog, authentication)
         if options.flow_control:
@@ -140,6 +142,7 @@ class ControlPlane:
         self.metrics.observe_memory(services.memory)
         pipeline = Pipeline(services, router(services))
         self.transport = InProcessTransport(pipeline)
+        uses.transport = self.transport
         authority = credentials.server_authorities()
         namespace_store(catalog).populate = namespace_populator(self.transport, self._controllers, authority)
         tls = authentication.server_context()

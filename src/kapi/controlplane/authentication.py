@@ -26,21 +26,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.base.jwt import VerificationKey
     from kapi.controlplane.authenticationoptions import AuthenticationOptions
     from kapi.controlplane.bootstrap import Credentials
     from kapi.controlplane.filewatch import FileWatch
     from kapi.controlplane.remotetokens import RemoteTokens
-    from kapi.registry.strategy import Lookup
+    from kapi.registry.catalog import Catalog
 
 
 class Authentication:
     """The authenticator of a server, and the files it depends on."""
 
     def __init__(
-        self, options: AuthenticationOptions, credentials: Credentials, lookup: Lookup, *, clock: Clock
+        self,
+        options: AuthenticationOptions,
+        credentials: Credentials,
+        catalog: Catalog,
+        *,
+        clock: Clock,
+        used: Callable[[Object], None] | None = None,
     ) -> None:
+        """Read all files. `used` is called with a Secret whose token is used."""
         self._options = options
         self._credentials = credentials
         self._signing_key = SigningKey(options.service_account_signing_key_file or credentials.account_key)
@@ -68,8 +76,8 @@ class Authentication:
                 audiences,
                 StaticTokens({credentials.token: User(ADMIN, (MASTERS,))}, audiences),
                 *([self._token_file] if self._token_file is not None else []),
-                ServiceAccountTokens(keys, lookup, options.issuers, audiences, clock),
-                *([BootstrapTokens(lookup, audiences, clock)] if options.enable_bootstrap_token_auth else []),
+                ServiceAccountTokens(keys, catalog, options.issuers, audiences, clock, used=used),
+                *([BootstrapTokens(catalog, audiences, clock)] if options.enable_bootstrap_token_auth else []),
                 *(self._remote.sources if self._remote is not None else []),
             ),
             *([self._proxy] if self._proxy is not None else []),

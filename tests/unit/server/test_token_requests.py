@@ -148,6 +148,17 @@ async def test_deleting_the_bound_object_revokes_a_token_at_once(api, kind):
 
 
 @issuing
+async def test_change_of_a_bound_object_that_does_not_end_it_changes_nothing(api):
+    await api.post(SECRETS, {"metadata": {"name": "b"}})
+    token = await token_of(api, boundObjectRef={"kind": "Secret", "apiVersion": "v1", "name": "b"})
+    first = await user_of_token(api, token)
+    await api.patch(f"{SECRETS}/b", {"metadata": {"labels": {"a": "b"}}})
+    await api.patch(f"{ACCOUNTS}/robot", {"metadata": {"labels": {"a": "b"}}})
+    assert first is not None
+    assert await user_of_token(api, token) == first
+
+
+@issuing
 async def test_token_of_a_terminating_object_is_valid_for_another_minute(api):
     path = f"{SECRETS}/b"
     await api.post(SECRETS, {"metadata": {"name": "b", "finalizers": ["example.com/wait"]}})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from kapi.api.go.text import quote
-from kapi.api.meta import parse_time
+from kapi.api.meta import is_deleting, parse_time
 from kapi.api.user import CREDENTIAL_ID, User
 from kapi.base.jwt import InvalidSignature, KeySet, unverified_claims
 from kapi.server.authn.tokens import Audiences, Authenticated, InvalidToken, intersection
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
-    from kapi.registry.strategy import Lookup
+    from kapi.cache.watchcache import Item
+    from kapi.registry.catalog import Catalog
 
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
@@ -73,12 +74,27 @@ class _Claims(msgspec.Struct):
     kubernetes: Binding = msgspec.field(default_factory=Binding, name="kubernetes.io")
 
 
-class _Known(NamedTuple):
+class _Known:
     """A token whose signature is valid."""
 
-    claims: _Claims
-    legacy: dict[str, str] | None
-    """The parts of a token that is kept in a Secret."""
+    __slots__ = ("audiences", "claims", "legacy", "seen", "user")
+
+    def __init__(self, claims: _Claims, legacy: dict[str, str] | None) -> None:
+        self.claims = claims
+        self.audiences = (claims.aud,) if isinstance(claims.aud, str) else tuple(claims.aud)
+        self.legacy = legacy
+        """The parts of a token that is kept in a Secret."""
+        self.user: User | None = None
+        """The user, as long as the objects in `seen` have not changed."""
+        self.seen: Sequence[_Seen] = ()
+
+
+class _Seen(NamedTuple):
+    """An object that a token depends on, as it was when the token was found to be valid."""
+
+    get: Callable[[str], Item | None]
+    key: str
+    item: Item
 
 
 def username(namespace: str, name: str) -> str:
@@ -108,7 +124,7 @@ class ServiceAccountTokens:
     def __init__(
         self,
         keys: KeySet,
-        lookup: Lookup,
+        catalog: Catalog,
         issuers: Sequence[str],
         own: Audiences,
         clock: Clock,
@@ -116,7 +132,7 @@ class ServiceAccountTokens:
         used: Callable[[Object], None] | None = None,
     ) -> None:
         self._keys = keys
-        self._lookup = lookup
+        self._catalog = catalog
         self._issuers = frozenset(issuers)
         self._own = own
         self._clock = clock
@@ -128,15 +144,14 @@ class ServiceAccountTokens:
         known = self._verified(token)
         if known is None:
             return None
-        claims = known.claims
-        meant = (claims.aud,) if isinstance(claims.aud, str) else tuple(claims.aud)
-        common = intersection(meant or self._own, audiences)
+        meant = known.audiences or self._own
+        common = intersection(meant, audiences)
         if not common:
-            said = _quoted(meant or self._own)
-            raise InvalidToken(f"token audiences {said} is invalid for the target audiences {_quoted(audiences)}")
+            said, wanted = _quoted(meant), _quoted(audiences)
+            raise InvalidToken(f"token audiences {said} is invalid for the target audiences {wanted}")
         if known.legacy is not None:
-            return Authenticated(self._legacy_user(token, claims, known.legacy), common)
-        return Authenticated(self._user(claims), common)
+            return Authenticated(self._legacy_user(token, known.claims, known.legacy), common)
+        return Authenticated(self._user(known), common)
 
     def _verified(self, token: str) -> _Known | None:
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
@@ -161,28 +176,42 @@ class ServiceAccountTokens:
 
     # -- tokens of TokenRequests ------------------------------------------------------------------------------------
 
-    def _user(self, claims: _Claims) -> User:
+    def _user(self, known: _Known) -> User:
         now = self._clock.now()
-        _check_times(claims, now.timestamp())
+        _check_times(known.claims, now.timestamp())
+        if known.user is not None and all(one.get(one.key) is one.item for one in known.seen):
+            return known.user
+        known.user = None
+        seen: list[_Seen] = []
+        user, is_final = self._checked_user(known.claims, now, seen)
+        if is_final:
+            known.user, known.seen = user, seen
+        return user
+
+    def _checked_user(self, claims: _Claims, now: dt.datetime, seen: list[_Seen]) -> tuple[User, bool]:
+        """Return the user, and True if only a change of an object in `seen` can make the token invalid."""
         bound = claims.kubernetes
         namespace, account = bound.namespace, bound.serviceaccount
-        found = self._lookup.get("serviceaccounts", namespace, account.name)
+        found = self._get("serviceaccounts", namespace, account.name, seen)
         if found is None:
             raise InvalidToken(f'serviceaccounts "{account.name}" not found')
         if found["metadata"]["uid"] != account.uid:
             raise InvalidToken(f"service account UID ({found['metadata']['uid']}) does not match claim ({account.uid})")
         if _was_deleted(found, now):
             raise InvalidToken(f"service account {namespace}/{account.name} has been deleted")
+        objects = [found]
         if bound.secret is not None:
-            self._check_bound("secret", "secrets", namespace, bound.secret, now)
+            objects.append(self._bound("secret", "secrets", namespace, bound.secret, now, seen))
         if bound.pod is not None:
-            self._check_bound("pod", "pods", namespace, bound.pod, now)
+            objects.append(self._bound("pod", "pods", namespace, bound.pod, now, seen))
         elif bound.node is not None:
-            self._check_bound("node", "nodes", "", bound.node, now)
-        return _account_user(namespace, account, _extra(claims))
+            objects.append(self._bound("node", "nodes", "", bound.node, now, seen))
+        return _account_user(namespace, account, _extra(claims)), not any(map(is_deleting, objects))
 
-    def _check_bound(self, kind: str, resource: str, namespace: str, bound: Reference, now: dt.datetime) -> None:
-        found = self._lookup.get(resource, namespace, bound.name)
+    def _bound(
+        self, kind: str, resource: str, namespace: str, bound: Reference, now: dt.datetime, seen: list[_Seen]
+    ) -> Object:
+        found = self._get(resource, namespace, bound.name, seen)
         if found is None:
             raise InvalidToken("service account token has been invalidated")
         uid = found["metadata"]["uid"]
@@ -190,6 +219,16 @@ class ServiceAccountTokens:
             raise InvalidToken(f"{kind} UID ({uid}) does not match service account {kind} ref claim ({bound.uid})")
         if _was_deleted(found, now):
             raise InvalidToken("service account token has been invalidated")
+        return found
+
+    def _get(self, resource: str, namespace: str, name: str, seen: list[_Seen]) -> Object | None:
+        """Return the current state of an object, and note it in `seen`."""
+        store = self._catalog.store(resource)
+        item = store.find(namespace, name)
+        if item is None:
+            return None
+        seen.append(_Seen(store.cache.get, item.key, item))
+        return store.decode(item)
 
     # -- tokens in Secrets ------------------------------------------------------------------------------------------
 
@@ -202,16 +241,16 @@ class ServiceAccountTokens:
         namespace, name = parts["namespace"], parts["service-account.name"]
         if claims.sub != username(namespace, name):
             raise InvalidToken("sub claim is invalid")
-        secret = self._lookup.get("secrets", namespace, parts["secret.name"])
-        if secret is None or secret["metadata"].get("deletionTimestamp"):
+        secret = self._catalog.get("secrets", namespace, parts["secret.name"])
+        if secret is None or is_deleting(secret):
             raise InvalidToken("Token has been invalidated")
         if not hmac.compare_digest(_kept_token(secret), token.encode()):
             raise InvalidToken("Token does not match server's copy")
-        account = self._lookup.get("serviceaccounts", namespace, name)
+        account = self._catalog.get("serviceaccounts", namespace, name)
         if account is None:
             raise InvalidToken(f'serviceaccounts "{name}" not found')
         metadata = account["metadata"]
-        if metadata.get("deletionTimestamp"):
+        if is_deleting(account):
             raise InvalidToken(f"ServiceAccount {namespace}/{name} has been deleted")
         if metadata["uid"] != parts["service-account.uid"]:
             raise InvalidToken(
