@@ -14,6 +14,7 @@ from kapi.cli.command import Command, Group, Parser, add_flag, at_least, boolean
 from kapi.cli.connection import add_connection_options
 from kapi.cli.generate import GENERATE
 from kapi.cli.resources import COMMANDS as RESOURCE_COMMANDS
+from kapi.cli.store import STORE
 from kapi.cli.user import USER
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ COMMANDS: Final[Sequence[Command | Group]] = (
     *RESOURCE_COMMANDS,
     USER,
     GENERATE,
+    STORE,
     Command("version", "Print the version", lambda _: None, _version, ""),
 )
 

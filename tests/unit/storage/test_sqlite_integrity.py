@@ -5,96 +5,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-import subprocess
-import sys
-import textwrap
-from pathlib import Path  # noqa: TC003
 
 import pytest
-from test_sqlite import DRAFT, opened, put_many, refusal
+from damaged_files import ALL, COUNT, FRAME, copy, flip, forget_confirmed, frames, keys, refused
+from test_sqlite import DRAFT, opened, put_many
 
 from kapi.base.failpoint import armed
 from kapi.storage.interface import Draft, StorageDamaged
 from kapi.storage.sqlite import mark as sqlite_mark
 from kapi.storage.sqlite.mark import BLOCK, Mark, MarkFile, read_mark, write_mark
 from kapi.storage.sqlite.wal import Log, corrections, examine
-
-COUNT = 30
-FRAME = 4096 + 24
-
-
-def crash(path: Path, count: int = COUNT) -> None:
-    """Write some objects, one after the other, and end without closing the store."""
-    program = textwrap.dedent(
-        """
-        import asyncio, os, sys
-        from pathlib import Path  # noqa: TC003
-        from kapi.storage.interface import Draft
-        from kapi.storage.sqlite.storage import SqliteStorage
-        async def main():
-            store = await SqliteStorage.open(Path(sys.argv[1]))
-            for number in range(int(sys.argv[2])):
-                await store.put(f"/{number:03}", Draft(b"x" * 700, b"y" * 800), 0)
-            os._exit(0)
-        asyncio.run(main())
-        """
-    )
-    subprocess.run([sys.executable, "-c", program, str(path), str(count)], check=True, timeout=60)
-
-
-@pytest.fixture(scope="module")
-def crashed(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("crashed") / "data"
-    crash(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("closed") / "data"
-
-    async def scenario():
-        async with opened(path) as store:
-            await put_many(store, [f"/{number:03}" for number in range(COUNT)])
-
-    asyncio.run(scenario())
-    return path
-
-
-def copy(source: Path, target: Path) -> Path:
-    shutil.copytree(source, target / "data")
-    return target / "data"
-
-
-def flip(path: Path, offset: int, bit: int = 0) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        (byte,) = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte ^ 1 << bit]))
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """The files that hold data; the lock and the index of the log may change, and an empty log may be created."""
-    found = {name: path / name for name in ("kapi.db", "kapi.db-wal", "kapi.mark") if (path / name).exists()}
-    return {name: content for name, file in found.items() if (content := file.read_bytes())}
-
-
-async def keys(path: Path) -> list[str]:
-    async with opened(path) as store:
-        return [entry.key for entry in (await store.range("/")).entries]
-
-
-def refused(path: Path) -> str:
-    """Why a store is refused; nothing may be changed by the attempt."""
-    before = contents(path)
-    message = asyncio.run(refusal(path))
-    assert contents(path) == before
-    return message
-
-
-ALL = [f"/{number:03}" for number in range(COUNT)]
-
 
 # -- rows
 
@@ -169,15 +89,6 @@ def test_a_crash_leaves_a_log_that_is_read_to_its_end(tmp_path, crashed):
     path = copy(crashed, tmp_path)
     assert (path / "kapi.db-wal").stat().st_size > COUNT * FRAME
     assert asyncio.run(keys(path)) == ALL
-
-
-def frames(path: Path) -> int:
-    return (path / "kapi.db-wal").stat().st_size // FRAME
-
-
-def forget_confirmed(path: Path) -> None:
-    """Make the mark what a power cut right after the last acknowledgement may leave."""
-    write_mark(path, read_mark(path)._replace(confirmed=0))
 
 
 PLACES = {"page": 24 + 2000, "salt": 9, "checksum": 18, "page number": 3, "commit size": 7}

@@ -160,7 +160,7 @@ def _establish(directory: Path, mark: Mark | None) -> Mark:
 
 
 def verify(directory: Path, mark: Mark, take: Take, *, is_corrected: bool = False) -> Content:
-    """Read a whole store without changing it, and compare it with its mark."""
+    """Read a whole store without changing it, and compare it with its mark; one without an identity fits any."""
     try:
         with _reading(directory) as connection:
             readable = _readable_frames(connection, directory)
@@ -184,7 +184,7 @@ def _verify_content(connection: sqlite3.Connection, directory: Path, mark: Mark,
     numbers, damages = read_numbers(connection)
     if numbers is None:
         return Content(damages)
-    if numbers.store != mark.store:
+    if mark.store and numbers.store != mark.store:
         raise _other_store(directory, mark, numbers)
     revision, damages = verify_rows(rows(connection), numbers.compacted, take)
     if revision < mark.confirmed:

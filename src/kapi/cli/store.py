@@ -1,0 +1,165 @@
+"""`kapi store`: examine, repair and export the data directory of a server that is stopped.
+
+The implementation is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kapi.cli.command import Command, Group, Parser, add_flag
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    from kapi.storage.sqlite.repair import Report
+    from kapi.storage.sqlite.salvage import Salvage
+
+_DAMAGED: Final = 1
+_SYSTEM_FIELDS: Final = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
+"""Metadata that the server sets. A manifest that has them cannot be created again."""
+_FIRST: Final = ("/registry/core/namespaces/", "/registry/apiextensions.k8s.io/customresourcedefinitions/")
+"""Objects that others need."""
+
+
+def _add_directory(parser: Parser) -> None:
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the data directory, or a copy of it")
+
+
+def _add_repair(parser: Parser) -> None:
+    _add_directory(parser)
+    add_flag(
+        parser, "--accept-loss", help="repair also if data is lost; also to begin anew when the database is missing"
+    )
+
+
+def _add_export(parser: Parser) -> None:
+    _add_directory(parser)
+    parser.add_argument("file", metavar="FILE", help="the file to write, which must not exist; - for standard output")
+
+
+def _check(arguments: Namespace) -> int:
+    from kapi.storage.sqlite.repair import check
+
+    return _guarded(lambda: _print_report(check(arguments.directory), arguments.directory))
+
+
+def _repair(arguments: Namespace) -> int:
+    return _guarded(lambda: _repair_and_print(arguments.directory, accepts_loss=arguments.accept_loss))
+
+
+def _export(arguments: Namespace) -> int:
+    return _guarded(lambda: _write_export(arguments.directory, arguments.file))
+
+
+def _guarded(run: Any) -> int:
+    """Run a command; a store that cannot be used is one line on standard error."""
+    from kapi.storage.interface import StorageUnavailable
+
+    try:
+        status: int = run()
+    except (StorageUnavailable, OSError) as error:
+        sys.stderr.write(f"kapi: {error}\n")
+        return _DAMAGED
+    return status
+
+
+def _print_report(report: Report, directory: Path) -> int:
+    _print_damages(report)
+    if not report.damages:
+        sys.stdout.write(f"{directory}: the store is whole\n")
+        return 0
+    if report.is_complete:
+        sys.stdout.write(
+            f"everything that was acknowledged can be read; repair it with: kapi store repair {directory}\n"
+        )
+    else:
+        sys.stdout.write(
+            f"to save what can be read: kapi store export {directory} FILE;"
+            f" to repair it: kapi store repair {directory}, with --accept-loss if that says that data is lost\n"
+        )
+    return _DAMAGED
+
+
+def _print_damages(report: Report) -> None:
+    for damage in report.damages:
+        sys.stdout.write(f"{damage}\n")
+    for key, position in report.lost.items():
+        sys.stdout.write(f"lost: {key} (revision {position >> 10})\n")
+
+
+def _repair_and_print(directory: Path, *, accepts_loss: bool) -> int:
+    from kapi.storage.sqlite.repair import repair
+
+    done = repair(directory, accepts_loss=accepts_loss)
+    _print_damages(done.before)
+    if not done.before.damages:
+        sys.stdout.write(f"{directory}: the store is whole; nothing was changed\n")
+        return 0
+    if not done.revision:
+        sys.stdout.write(
+            "nothing was changed, because acknowledged writes would be lost. Restore a backup, export what is whole:"
+            f" kapi store export {directory} FILE, or accept the loss: kapi store repair --accept-loss {directory}\n"
+        )
+        return _DAMAGED
+    sys.stdout.write(
+        f"repaired: {done.objects} objects, the next revision is {done.revision + 1};"
+        f" the files as they were found are in {done.backup}\n"
+    )
+    return 0
+
+
+def _write_export(directory: Path, file: str) -> int:
+    from kapi.storage.sqlite.repair import read_whole
+
+    found = read_whole(directory)
+    if file == "-":
+        count = _write_manifests(found, sys.stdout)
+    else:
+        # The manifests hold Secrets.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+            count = _write_manifests(found, target)
+    lost = "".join(f"lost: {key} (revision {position >> 10})\n" for key, position in found.lost_objects.items())
+    sys.stderr.write(f"{lost}exported {count} objects\n")
+    return _DAMAGED if lost else 0
+
+
+def _write_manifests(found: Salvage, target: Any) -> int:
+    count = 0
+    for document in _manifests(found):
+        target.write(f"---\n{document}\n")
+        count += 1
+    return count
+
+
+def _manifests(found: Salvage) -> Iterator[str]:
+    """Each object as one line of JSON, which is YAML too; first those that others need."""
+    import msgspec
+
+    from kapi.storage.keys import RESERVATIONS, ROOT
+
+    latest = found.latest
+    keys = [key for key in latest if key.startswith(ROOT) and not key.startswith(f"{ROOT}{RESERVATIONS}/")]
+    for key in sorted(keys, key=lambda key: (not key.startswith(_FIRST), key)):
+        manifest = msgspec.json.decode(latest[key][3] or b"null")
+        for name in _SYSTEM_FIELDS:
+            manifest["metadata"].pop(name, None)
+        yield msgspec.json.encode(manifest).decode()
+
+
+STORE: Final = Group(
+    "store",
+    "Examine, repair and export the data directory of a server that is stopped",
+    (
+        Command(
+            "check", "Say what is damaged, with file, key and offset; changes nothing", _add_directory, _check, "DIR"
+        ),
+        Command("repair", "Repair a damaged store, after a copy of its files", _add_repair, _repair, "[OPTION...] DIR"),
+        Command("export", "Write every whole object as a manifest", _add_export, _export, "DIR FILE"),
+    ),
+)
