@@ -192,7 +192,7 @@ def corrected_row(row: Row) -> Row | None:
     """
     position, key, gone, value, stored = row
     wrong = stored ^ row_checksum(position, key, value)
-    if gone != (value is None):
+    if gone != (value is None) or stored >> 32:
         return None
     if wrong.bit_count() == 1:
         return position, key, gone, value, stored ^ wrong

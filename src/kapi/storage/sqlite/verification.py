@@ -18,7 +18,7 @@ from kapi.storage.sqlite.schema import TABLES, revision_at
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     Take = Callable[[int, str, int | None], None]
     """Called for each row with its position, its key and the length of its value, None for a deletion."""
@@ -82,13 +82,10 @@ def damage_of(row: Row) -> Damage:
     return Damage(DATABASE, _MISMATCH, key=str(row[1]), position=row[0])
 
 
-def rows(connection: sqlite3.Connection) -> Iterator[Row]:
-    """Every row in the order of positions; keys that are not text any more are made readable."""
+def rows(connection: sqlite3.Connection) -> Iterable[Row]:
+    """Every row in the order of positions, on a connection of its own: keys that are no text any more are readable."""
     connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-    try:
-        yield from connection.execute(_ROWS)
-    finally:
-        connection.text_factory = str
+    return connection.execute(_ROWS)
 
 
 def verify_rows(found: Iterable[Row], compacted: int, take: Take) -> tuple[int, list[Damage]]:
