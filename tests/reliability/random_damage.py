@@ -73,7 +73,7 @@ def _value(path: Path, chance: random.Random) -> tuple[str, int]:
 
 
 def _mark(path: Path, chance: random.Random) -> tuple[str, int]:
-    return "kapi.mark", chance.choice([0, PAGE]) + chance.randrange(69)
+    return "kapi.mark", chance.choice([0, PAGE]) + chance.randrange(105)
 
 
 REGIONS: dict[str, Callable[[Path, random.Random], tuple[str, int]]] = {

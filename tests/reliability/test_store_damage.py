@@ -52,6 +52,7 @@ def cut_and_damage(calls, tmp_path: Path, seeds) -> list[Outcome]:
     return outcomes
 
 
+@pytest.mark.timeout(max(120, 3 * COUNT))
 @pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 def test_damage_after_a_power_cut_is_never_a_silent_loss(tmp_path, monkeypatch):
     print("seed", SEED)
@@ -135,6 +136,7 @@ def in_flight(kills: Kills, run: int) -> None:
             kills.deleted.discard(key)
 
 
+@pytest.mark.timeout(max(120, 5 * COUNT))
 def test_damage_after_a_kill_is_never_a_silent_loss(tmp_path):
     print("seed", SEED)
     chance = random.Random(SEED)

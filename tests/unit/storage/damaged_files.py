@@ -77,4 +77,4 @@ def frames(path: Path) -> int:
 
 def forget_confirmed(path: Path) -> None:
     """Make the mark what a power cut right after the last acknowledgement may leave."""
-    write_mark(path, read_mark(path)._replace(confirmed=0))
+    write_mark(path, read_mark(path)._replace(confirmed=0, boot="an earlier boot"))

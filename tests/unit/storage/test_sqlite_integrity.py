@@ -191,6 +191,23 @@ def test_a_transaction_that_was_being_written_is_dropped_and_its_revisions_are_n
     asyncio.run(scenario())
 
 
+def test_a_transaction_that_was_being_written_when_the_process_was_killed_leaves_no_gap(tmp_path, crashed):
+    path = copy(crashed, tmp_path)
+    # The machine was not started again, so the mark is exact: the last transaction was not acknowledged.
+    write_mark(path, read_mark(path)._replace(confirmed=COUNT - 1))
+    log = path / "kapi.db-wal"
+    content = bytearray(log.read_bytes())
+    content[-3000:] = bytes(3000)
+    log.write_bytes(content)
+
+    async def scenario():
+        async with opened(path) as store:
+            assert [entry.key for entry in (await store.range("/")).entries] == ALL[:-1]
+            assert (store.revision, store.compacted) == (COUNT - 1, 0)
+
+    asyncio.run(scenario())
+
+
 def test_a_transaction_without_its_end_is_dropped(tmp_path, crashed):
     path = copy(crashed, tmp_path)
     forget_confirmed(path)

@@ -17,7 +17,8 @@ What is written when:
   file: no system call, and it survives the end of the process. It is not synced: a second fsync for each batch would
   double the latency of a lone writer. `sync` is called when no write came for a moment, before every checkpoint and at
   the end. A power cut between an answer and that sync leaves an older number; the write-ahead log itself then tells a
-  damaged transaction from one that was being written (`wal`).
+  damaged transaction from one that was being written (`wal`). `boot` says whether that can have happened: while the
+  machine runs, the number is exact.
 
 There are two slots in different sectors, written in turn, each with a checksum: a write that is interrupted leaves the
 other one.
@@ -28,18 +29,17 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 MARK = "kapi.mark"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 BLOCK = 1 << 16
 """Revisions that are reserved at a time."""
 
 _MAGIC = b"KapiMark"
-_SLOT = struct.Struct(">8s32sQQQ?")
+_SLOT = struct.Struct(">8s32sQQQ?36s")
 _CHECKSUM = struct.Struct(">I")
 _SLOTS = (0, 4096)
 _SIZE = 8192
@@ -55,6 +55,13 @@ class Mark(NamedTuple):
     confirmed: int = 0
     is_established: bool = False
     """True once the database exists; before that, its absence is no damage."""
+    boot: str = ""
+    """The boot of the machine in which the store was opened last."""
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the machine has not been started since: then `confirmed` is what was acknowledged last."""
+        return bool(self.boot) and self.boot == boot_id()
 
 
 class MarkDamaged(Exception):
@@ -62,7 +69,15 @@ class MarkDamaged(Exception):
 
 
 def _pack(mark: Mark) -> bytes:
-    content = _SLOT.pack(_MAGIC, mark.store.encode(), mark.sequence, mark.reserved, mark.confirmed, mark.is_established)
+    content = _SLOT.pack(
+        _MAGIC,
+        mark.store.encode(),
+        mark.sequence,
+        mark.reserved,
+        mark.confirmed,
+        mark.is_established,
+        mark.boot.encode(),
+    )
     return content + _CHECKSUM.pack(crc32(content))
 
 
@@ -73,8 +88,19 @@ def _unpack(data: bytes) -> Mark | None:
         crc32(content)
     ):
         return None
-    magic, store, *rest = _SLOT.unpack(content)
-    return Mark(store.decode("ascii"), *rest) if magic == _MAGIC else None
+    magic, store, *rest, boot = _SLOT.unpack(content)
+    sequence, reserved, confirmed, is_established = rest
+    if magic != _MAGIC:
+        return None
+    return Mark(store.decode(), sequence, reserved, confirmed, is_established, boot.rstrip(b"\0").decode())
+
+
+def boot_id() -> str:
+    """The identity of the present boot of the machine; empty if the system has none."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
 
 
 def read_mark(directory: Path) -> Mark | None:
@@ -131,7 +157,7 @@ class MarkFile:
         self.is_synced = False
         # A slot that is damaged is replaced.
         for _ in _SLOTS:
-            self._put(self.mark)
+            self._put(self.mark._replace(boot=boot_id()))
 
     def confirm(self, revision: int) -> None:
         """Record that a revision is on disk. Not durable before `sync`, but survives the end of the process."""

@@ -64,6 +64,7 @@ class Content(NamedTuple):
     damages: list[Damage]
     revision: int = 0
     is_torn: bool = False
+    """True if the end of the log may have held acknowledged writes; that is not known."""
     is_correctable: bool = False
     """True if the end of the log has to be corrected first; nothing else was looked at then."""
     unreadable: int = -1
@@ -193,7 +194,7 @@ def _verify_content(connection: sqlite3.Connection, directory: Path, mark: Mark,
             f" the end of {LOG} is missing, or {DATABASE} is an older copy"
         )
         damages.append(Damage(DATABASE, text))
-    return Content(damages, revision, tail.is_torn)
+    return Content(damages, revision, tail.is_torn and not mark.is_exact)
 
 
 @contextmanager
@@ -201,6 +202,8 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot write: neither does SQLite copy the log into the database when it is closed."""
     path = (directory / DATABASE).absolute().as_uri()
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, isolation_level=None)) as connection:
+        # What is damaged may not be text any more, and is still to be named.
+        connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
         yield connection
 
 

@@ -83,8 +83,7 @@ def damage_of(row: Row) -> Damage:
 
 
 def rows(connection: sqlite3.Connection) -> Iterable[Row]:
-    """Every row in the order of positions, on a connection of its own: keys that are no text any more are readable."""
-    connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+    """Every row in the order of positions."""
     return connection.execute(_ROWS)
 
 

@@ -24,7 +24,8 @@ can read is:
   acknowledged is then told by the mark (`mark.confirmed`). Power that fails within some milliseconds of an
   acknowledgement, before the mark is synced, together with more than one damaged byte in a frame of that very
   transaction is the one case that cannot be told apart; the store then goes on after the reserved revisions
-  (`is_torn`), so that at least no revision is given out twice.
+  (`is_torn`), so that at least no revision is given out twice. While the machine has not been started again the mark is
+  exact, and there is no doubt.
 
 The store empties the log whenever it is opened, so frames of an interrupted transaction never lie behind later ones.
 """
