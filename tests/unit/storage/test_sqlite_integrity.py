@@ -64,6 +64,12 @@ def test_a_flipped_number_in_meta_is_refused(tmp_path, closed):
     assert "key meta.compacted" in refused(path)
 
 
+def test_a_schema_that_is_no_text_any_more_is_refused(tmp_path, closed):
+    path = copy(closed, tmp_path)
+    flip(path / "kapi.db", (path / "kapi.db").read_bytes().index(b"CREATE TABLE history") + 22, bit=7)
+    assert "SQLite cannot read" in refused(path)
+
+
 def test_a_missing_revision_is_refused(tmp_path, closed):
     path = copy(closed, tmp_path)
     connection = sqlite3.connect(path / "kapi.db")

@@ -150,6 +150,9 @@ def explained(directory: Path) -> Iterator[None]:
         raise StorageUnavailable(_explain_system(error, directory)) from error
     except sqlite3.Error as error:
         raise StorageUnavailable(_explain_database(error, directory)) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged schema in its error, and the module cannot decode that.
+        raise StorageUnavailable(f"{directory / DATABASE} is damaged; restore it from a backup") from error
 
 
 def _explain_system(error: OSError, directory: Path) -> str:

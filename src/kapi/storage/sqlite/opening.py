@@ -174,6 +174,9 @@ def verify(directory: Path, mark: Mark, take: Take, *, is_corrected: bool = Fals
         if isinstance(error, sqlite3.OperationalError) and not _is_damage(error):
             raise
         return Content([Damage(DATABASE, f"SQLite cannot read it: {error}")])
+    except UnicodeDecodeError:
+        # SQLite quotes a damaged schema in its error, and the module cannot decode that.
+        return Content([Damage(DATABASE, "SQLite cannot read its tables", offset=0)])
 
 
 def _verify_content(connection: sqlite3.Connection, directory: Path, mark: Mark, tail: Tail, take: Take) -> Content:
