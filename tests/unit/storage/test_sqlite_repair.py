@@ -13,7 +13,7 @@ from test_sqlite import DRAFT, opened
 
 from kapi.cli.main import run
 from kapi.storage.interface import Draft
-from kapi.storage.sqlite.mark import read_mark
+from kapi.storage.sqlite.mark import read_mark, write_mark
 from kapi.storage.sqlite.pages import Pages, Tree
 from kapi.storage.sqlite.repair import check, repair
 from kapi.storage.sqlite.salvage import salvage
@@ -178,6 +178,22 @@ def test_a_damaged_frame_in_the_middle_of_the_log_is_corrected(tmp_path, crashed
     done = repair(path)
     assert (done.objects, done.revision) == (COUNT, COUNT)
     assert state(path) == (ALL, COUNT)
+
+
+def test_a_damaged_frame_before_a_transaction_that_was_being_written_is_corrected(tmp_path, crashed, capsys):
+    path = copy(crashed, tmp_path)
+    write_mark(path, read_mark(path)._replace(confirmed=COUNT - 1))
+    log = path / "kapi.db-wal"
+    content = bytearray(log.read_bytes())
+    # The last transaction lacks a sector of its first frame; in an earlier one the checksum of a frame is damaged, in a
+    # byte that leaves many ways to correct it.
+    content[-FRAME - 2000 : -FRAME - 1488] = b"\x17" * 512
+    content[32 + (frames(path) // 2) * FRAME + 19] ^= 0x40
+    log.write_bytes(content)
+    refused(path)
+    assert run(["store", "repair", str(path)]) == 0
+    assert "lost" not in capsys.readouterr().out
+    assert state(path) == (ALL[:-1], COUNT - 1)
 
 
 def test_a_damaged_header_of_the_log_is_corrected(tmp_path, crashed):

@@ -14,14 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kapi.storage.sqlite.mark import sync_directory
-from kapi.storage.sqlite.wal import HEADER_BYTES, LOG, Log, fixes, header_fixes
+from kapi.storage.sqlite.wal import HEADER_BYTES, LOG, MAX_FIXES, Log, fixes, header_fixes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 _FOUND = f"{LOG}.found"
-_ATTEMPTS = 256
 
 
 def restore_log(directory: Path) -> None:
@@ -41,7 +40,7 @@ def correct_log(directory: Path, number: int, is_whole: Callable[[], bool]) -> b
     temporary.rename(found)
     sync_directory(directory)
     log = Log.read(path)
-    for fix in islice(fixes(log, number) if number else header_fixes(log), _ATTEMPTS):
+    for fix in islice(fixes(log, number) if number else header_fixes(log), MAX_FIXES):
         _write(path, log, fix)
         if is_whole():
             found.unlink()

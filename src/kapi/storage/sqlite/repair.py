@@ -102,7 +102,9 @@ def repair(directory: Path, *, accepts_loss: bool = False) -> Repair:
             return Repair(report, None)
         backup = _back_up(directory)
         if mark is not None and _correct(directory, mark, content):
-            return Repair(report, backup, *_counts(directory, mark))
+            # Rows that seemed to be missing were in the part of the log that could not be read.
+            in_log = [damage for damage in report.damages if damage.file != DATABASE]
+            return Repair(Report(in_log, {}, is_complete=True), backup, *_counts(directory, mark))
         if not report.is_complete and not accepts_loss:
             return Repair(report, None)
         return Repair(report, backup, *_rebuild(directory, salvage(directory), mark, is_complete=report.is_complete))

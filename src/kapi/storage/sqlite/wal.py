@@ -50,6 +50,8 @@ _VERSION = 3007000
 _HEADER = struct.Struct(">IIII8s8s")
 _FRAME_HEADER = struct.Struct(">II8s8s")
 _SECTOR = 512
+MAX_FIXES = 256
+"""Ways to correct a log that are considered."""
 _WORD = 1 << 32
 _MASK = _WORD - 1
 
@@ -201,23 +203,37 @@ def header_fixes(log: Log) -> Iterator[dict[int, bytes]]:
 
 
 def fixes(log: Log, number: int) -> Iterator[dict[int, bytes]]:
-    """The ways to make a log readable from a frame to its last one: other bytes for some frames, by their numbers."""
+    """The ways to make a log readable from a frame on: other bytes for some frames, by their numbers.
+
+    What remains unreadable then is after the end of a transaction: one that was being written.
+    """
     assert log.header is not None
     salts = log.header.salts
     last = max((other for other in range(number, log.count + 1) if log.salts_at(other) == salts), default=number)
-    yield from _fixes(log, number, log.sums_before(number), last)
+    return (fix for fix in _fixes(log, number, log.sums_before(number), last) if fix)
 
 
 def _fixes(log: Log, number: int, sums: Sums, last: int) -> Iterator[dict[int, bytes]]:
+    is_boundary = False
     while number <= last and log.is_valid(frame := log.frame(number), sums):
-        number, sums = number + 1, frame.sums
+        number, sums, is_boundary = number + 1, frame.sums, bool(frame.size)
     if number > last:
         yield {}
         return
-    for data in corrections(log, number, sums):
-        after = struct.unpack(">II", data[16:FRAME_HEADER_BYTES])
-        for rest in _fixes(log, number + 1, (after[0], after[1]), last):
-            yield {number: data, **rest}
+    # How the log goes on depends on the checksum in the frame only, which is the same for most ways to correct it. The
+    # ways that need the fewest other corrections come first.
+    rest: dict[bytes, list[dict[int, bytes]]] = {}
+    found = corrections(log, number, sums)
+    for after in {data[16:FRAME_HEADER_BYTES] for data in found}:
+        first, second = struct.unpack(">II", after)
+        others = sorted(_fixes(log, number + 1, (first, second), last), key=len)[:MAX_FIXES]
+        if others:
+            rest[after] = others
+    found = [data for data in found if data[16:FRAME_HEADER_BYTES] in rest]
+    for data in sorted(found, key=lambda data: len(rest[data[16:FRAME_HEADER_BYTES]][0])):
+        yield from ({number: data, **others} for others in rest[data[16:FRAME_HEADER_BYTES]])
+    if is_boundary and not found:
+        yield {}
 
 
 def _was_synced(log: Log, bad: Frame, later: list[int]) -> bool:
