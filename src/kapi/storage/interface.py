@@ -5,7 +5,8 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
 
 1.  **Revisions.** Every commit gets a revision larger than every one before it, allocated inside the commit. A revision
     is never given out twice, not after a restart, a kill, or a compaction that emptied the store. SQLite and memory
-    count without gaps; a store that is shared need not.
+    count without gaps, except that SQLite goes on after the reserved revisions when a power cut or a repair leaves open
+    which were given out; it is compacted to there. A store that is shared may have gaps.
 2.  **Durable before visible.** `commit` returns, and followers are called, only after the write is on disk.
 3.  **Compare and swap.** Every operation of a commit names the revision it expects its key to be at (0: absent). All of
     them are compared with the latest state inside the commit; if one differs, `RevisionMismatch` names its key and
@@ -30,8 +31,10 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
     the latest versions take, whichever is more. A store that would hold more compacts by itself, the oldest first and
     no further than needed; `compacted` moves then without a call. However long one key is written to, the store does
     not grow. (A store that is shared has a quota of its own.)
-9.  **Failure is final.** When the disk fails, every pending and later write raises `StorageFailed`, `on_failure` is
-    called once, and nothing is retried. Reads may go on.
+9.  **Failure is final.** When the disk fails, or the files of the store are deleted or replaced, every pending and later
+    write raises `StorageFailed`, `on_failure` is called once, and nothing is retried. Reads may go on.
+10. **Damage is noticed.** A store that is not what was acknowledged is not opened (`StorageUnavailable`); a value that is
+    not what was written is not returned (`StorageDamaged`).
 
 What else every backend does alike: a `Delete` that expects the key to be absent is a ValueError; compacting or
 following in the future raises `FutureRevision`, compacting to an earlier revision than before does nothing; a closed
