@@ -31,10 +31,10 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
     the latest versions take, whichever is more. A store that would hold more compacts by itself, the oldest first and
     no further than needed; `compacted` moves then without a call. However long one key is written to, the store does
     not grow. (A store that is shared has a quota of its own.)
-9.  **Failure is final.** When the disk fails, or the files of the store are deleted or replaced, every pending and later
-    write raises `StorageFailed`, `on_failure` is called once, and nothing is retried. Reads may go on.
-10. **Damage is noticed.** A store that is not what was acknowledged is not opened (`StorageUnavailable`); a value that is
-    not what was written is not returned (`StorageDamaged`).
+9.  **Failure is final.** When the disk fails, or the files of the store are deleted or replaced, every pending and
+    later write raises `StorageFailed`, `on_failure` is called once, and nothing is retried. Reads may go on.
+10. **Damage is noticed.** A store that is not what was acknowledged is not opened (`StorageUnavailable`); a value that
+    is not what was written is not returned (`StorageDamaged`).
 
 What else every backend does alike: a `Delete` that expects the key to be absent is a ValueError; compacting or
 following in the future raises `FutureRevision`, compacting to an earlier revision than before does nothing; a closed
