@@ -2,15 +2,20 @@
 
 import asyncio
 import contextlib
+import socket
+import ssl
+from collections import Counter
 
 import pytest
 import uvloop
 
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.pages.metrics import Metrics
+from kapi.server.transport.acceptor import HANDSHAKES_PER_TURN
 from kapi.server.transport.limits import Limits
 from kapi.server.transport.message import Response
 from kapi.server.transport.serve import Server
+from loop_turns import loop_turns
 
 GET = b"GET /path HTTP/1.1\r\nHost: test\r\n\r\n"
 
@@ -236,5 +241,55 @@ def test_connections_and_handshakes_are_metrics(run, tls):
             assert 'kapi_connections{state="open"} 1.0' in page
             assert 'kapi_connections{state="handshake"} 1.0' in page
             assert "kapi_idle_connections_closed_total 0.0" in page
+
+    run(main())
+
+
+def test_few_handshakes_begin_in_one_turn_of_the_loop_though_all_come_at_once(run, tls):
+    count = 5 * HANDSHAKES_PER_TURN
+
+    async def main():
+        begun = []
+        async with serving(hello, tls[0]) as server, loop_turns() as turns:
+            clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]
+            [acceptor] = server._acceptors
+            made = acceptor._protocol
+
+            def recorded():
+                begun.append(turns.count)
+                return made()
+
+            acceptor._protocol = recorded
+            await until(lambda: server.handshakes == count)
+            hello_bytes = client_hello(tls[1])
+            # Sent without a turn of the loop between them.
+            for client in clients:
+                client.send(hello_bytes)
+            await until(lambda: len(begun) == count)
+            for client in clients:
+                client.close()
+        assert max(Counter(begun).values()) <= HANDSHAKES_PER_TURN
+
+    run(main())
+
+
+def client_hello(context):
+    """The first bytes that a client sends."""
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="127.0.0.1").do_handshake()
+    return sent.read()
+
+
+def test_tls_does_not_begin_for_a_silent_connection(run, tls):
+    async def main():
+        async with serving(hello, tls[0]) as server, connected(server, 3):
+            [acceptor] = server._acceptors
+            begun = []
+            acceptor._protocol = lambda: begun.append(1)
+            await until(lambda: server.handshakes == 3)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert begun == []
 
     run(main())

@@ -1,7 +1,9 @@
 """Accepting connections of one listening socket: how many may be in their TLS handshake, in all and per address.
 
 asyncio's own server calls the protocol only after the handshake, and says nothing of one that fails, so connections
-that never finish it could not be counted. Here each is a task from `accept` to the end of its handshake.
+that never finish it could not be counted. Here each is a task from `accept` to the end of its handshake. TLS begins
+with the first bytes from the client, so that silent connections cost a descriptor each, and for few of them in one turn
+of the loop: a handshake is a millisecond or two of arithmetic, and a thousand may have been prepared to come at once.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 BACKLOG: Final = 1024
 _AT_ONCE: Final = 64
 """Connections accepted before the loop serves others again."""
+HANDSHAKES_PER_TURN: Final = 4
+"""Handshakes that begin in one turn of the event loop."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.5
 """Seconds without accepting after the system had no descriptor for a connection."""
@@ -62,6 +66,8 @@ class Acceptor:
         """The address of each connection whose handshake is not finished, the oldest first."""
         self._by_address: Counter[str] = Counter()
         self._pause: asyncio.TimerHandle | None = None
+        self._ready: deque[asyncio.Future[None]] = deque()
+        """Connections that wait for a turn to begin their handshake."""
         try:
             sock.listen(BACKLOG)
         except OSError:
@@ -140,13 +146,48 @@ class Acceptor:
     async def _connect(self, sock: socket.socket) -> None:
         limits = self._owner.limits
         try:
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(self._protocol, sock)
+                return
+            async with asyncio.timeout(limits.handshake_timeout):
+                await self._first_bytes(sock)
+                await self._turn()
             await self._loop.connect_accepted_socket(
                 self._protocol,
                 sock,
                 ssl=self._tls,
-                ssl_handshake_timeout=limits.handshake_timeout if self._tls else None,
-                ssl_shutdown_timeout=limits.shutdown_timeout if self._tls else None,
+                ssl_handshake_timeout=limits.handshake_timeout,
+                ssl_shutdown_timeout=limits.shutdown_timeout,
             )
         except OSError as error:
-            # The peer's fault, and its business: it sees the connection end.
+            # The peer's fault, and its business: it sees the connection end. A timeout is an OSError as well.
             log.debug("TLS handshake failed: %s", error)
+            sock.close()
+
+    async def _first_bytes(self, sock: socket.socket) -> None:
+        """Wait until the client has sent something, or has gone."""
+        readable = self._loop.create_future()
+        self._loop.add_reader(sock, _finish, readable)
+        try:
+            await readable
+        finally:
+            self._loop.remove_reader(sock)
+
+    async def _turn(self) -> None:
+        """Wait for a turn of the loop in which not too many handshakes begin."""
+        if not self._ready:
+            self._loop.call_soon(self._begin_some)
+        waiter = self._loop.create_future()
+        self._ready.append(waiter)
+        await waiter
+
+    def _begin_some(self) -> None:
+        for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
+            _finish(self._ready.popleft())
+        if self._ready:
+            self._loop.call_soon(self._begin_some)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -190,6 +190,8 @@ class MemoryAccount:
         self.used = 0
         self.peak = 0
         """The most that was used since `keep_trimmed` last looked."""
+        self.freed = 0
+        """Bytes that were freed and never charged, such as the buffers of connections that were closed."""
         self.pinned = 0
         """The part of `used` that waits for the server and cannot be freed by closing a hold."""
         self.by_kind = dict.fromkeys(KINDS, 0)
@@ -231,7 +233,7 @@ class MemoryAccount:
         """Give the memory of released holds back to the system after each burst, until cancelled."""
         while True:
             await asyncio.sleep(TRIM_INTERVAL)
-            fallen, self.peak = self.peak - self.used, self.used
+            fallen, self.peak, self.freed = self.peak - self.used + self.freed, self.used, 0
             if fallen >= TRIM_BYTES:
                 # In a thread: a call to the C library lets go of the interpreter's lock.
                 await asyncio.to_thread(trim)

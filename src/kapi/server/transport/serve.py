@@ -15,11 +15,11 @@ import os
 import socket
 import stat
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kapi.server.transport.acceptor import Acceptor
 from kapi.server.transport.connection import Connection
-from kapi.server.transport.limits import Limits
+from kapi.server.transport.limits import KIB, Limits
 from kapi.server.transport.memory import MemoryAccount
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.server.transport.message import Handler
+
+_CONNECTION_BYTES: Final = 32 * KIB
+"""What an idle TLS connection takes, measured."""
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +131,7 @@ class Server:
         """The connection is gone."""
         address = self._connections.pop(connection, None)
         if address is not None:
+            self.memory.freed += _CONNECTION_BYTES
             self._by_address[address] -= 1
             if not self._by_address[address]:
                 del self._by_address[address]
