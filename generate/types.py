@@ -138,9 +138,11 @@ class _Module:
 
     def _class(self, name: str, schema: Schema) -> Iterator[str]:
         yield from ("", "")
-        yield f"class {name}(msgspec.Struct, kw_only=True, omit_defaults=True, repr_omit_defaults=True):"
-        yield from _docstring(schema.get("description") or f"{name} has no description.")
         gvk = group_version_kind(schema)
+        # An object of a kind has a place for the document it was read from (`kapi.client.documents`).
+        options = ", dict=True" if gvk else ""
+        yield f"class {name}(msgspec.Struct, kw_only=True, omit_defaults=True, repr_omit_defaults=True{options}):"
+        yield from _docstring(schema.get("description") or f"{name} has no description.")
         if gvk:
             yield from ("", f"    gvk: ClassVar[GroupVersionKind] = GroupVersionKind{_tuple(gvk)}")
         yield ""

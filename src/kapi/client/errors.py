@@ -3,6 +3,7 @@
     ApiError (kapi.api.errors)      the server answered with a Status that is no success; one class per reason
     ClientError
     ├── ConfigError                 the configuration cannot be used, so nothing was sent
+    ├── LossyUpdate                 a typed update would drop fields, so nothing was sent
     ├── NoMatch                     the server has no such resource or kind
     ├── WaitTimeout                 what was waited for did not happen in time; a TimeoutError too
     └── TransportError              no usable answer
@@ -31,6 +32,10 @@ class ClientError(Exception):
 
 class ConfigError(ClientError):
     """The configuration cannot be used; the text says what is wrong and where."""
+
+
+class LossyUpdate(ClientError):
+    """A typed update would drop fields that its class does not have; the text says where."""
 
 
 class NoMatch(ClientError):

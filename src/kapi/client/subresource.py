@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kapi.client.documents import encode, encode_patch
 from kapi.client.errors import AnswerError
 from kapi.client.options import object_path, write_query
-from kapi.client.typed import class_decoder, encode_object, patch_type
+from kapi.client.typed import class_decoder, patch_type
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -39,11 +40,11 @@ class SubresourceClient:
 
     async def create(self, name: str, body: AnyObject, **options: Unpack[WriteOptions]) -> Object:
         """POST to the subresource: evict, bind, request a token."""
-        return _object(await self._send("POST", name, options, body=encode_object(body)))
+        return _object(await self._send("POST", name, options, body=encode(body)))
 
     async def update(self, name: str, body: AnyObject, **options: Unpack[WriteOptions]) -> Object:
         """Replace the subresource."""
-        return _object(await self._send("PUT", name, options, body=encode_object(body)))
+        return _object(await self._send("PUT", name, options, body=encode(body)))
 
     async def patch(
         self, name: str, patch: Any, *, kind: PatchKind = "merge", **options: Unpack[PatchOptions]
@@ -60,7 +61,7 @@ class SubresourceClient:
         return _scale(await self._patch(name, {"spec": {"replicas": replicas}}, "merge", options))
 
     async def _patch(self, name: str, patch: Any, kind: PatchKind, options: PatchOptions) -> Answer:
-        return await self._send("PATCH", name, options, body=encode_object(patch), content_type=patch_type(kind))
+        return await self._send("PATCH", name, options, body=encode_patch(patch), content_type=patch_type(kind))
 
     async def _send(self, method: str, name: str, options: Any, **request: Any) -> Answer:
         path = object_path(self.gvr, self.namespace, name, self.subresource)

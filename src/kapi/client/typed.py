@@ -1,9 +1,8 @@
 """The typed client: objects of one kind as instances of a class; one `TypedClient[T]` for one kind in one namespace.
 
-Answers are decoded from bytes straight into the class, with msgspec. **Fields that the class does not have are dropped
-when an object is decoded**, and a PUT of such an object takes them away from the server: a program whose classes may be
-older than the server changes objects by `patch` or `apply`, which touch what they mention and nothing else. Kinds that
-have no class are handled as dictionaries, by the same verbs, and lose nothing.
+Answers are decoded from bytes straight into the class, with msgspec. Fields that the class does not have are not in the
+instance, and an update does not take them away: what is sent is the document that was read, with the program's changes
+in it; see `documents`. Kinds that have no class are handled as dictionaries, by the same verbs.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import msgspec
 from kapi.api.access import name_of, resource_version_of
 from kapi.api.errors import Expired
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.client.documents import encode, encode_patch, original_of, remember
 from kapi.client.dynamic import PAGE, WatchEvent
 from kapi.client.errors import AnswerError, error_from_status
 from kapi.client.options import (
@@ -182,18 +182,22 @@ class TypedClient(Generic[T]):
         """Store a new object."""
         path = resource_path(self.gvr, self.namespace)
         answer = await self.rest.send(
-            "POST", path, query=write_query(options), body=encode_object(obj), timeout=options.get("timeout")
+            "POST", path, query=write_query(options), body=encode(obj), timeout=options.get("timeout")
         )
         return self.decode(answer.json_body())
 
     async def update(self, obj: AnyObject, *, subresource: str = "", **options: Unpack[WriteOptions]) -> T:
-        """Replace an object; `Conflict` when its resourceVersion is stale."""
+        """Replace an object; `Conflict` when its resourceVersion is stale.
+
+        Fields that the class of the object does not have stay as they are. `LossyUpdate` when that cannot be done.
+        """
+        await self._recall(obj)
         return await self._one(
             "PUT",
             name_of(obj),
             subresource,
             query=write_query(options),
-            body=encode_object(obj),
+            body=encode(obj),
             timeout=options.get("timeout"),
         )
 
@@ -212,7 +216,7 @@ class TypedClient(Generic[T]):
             name,
             subresource,
             query={**write_query(options), "force": options.get("force")},
-            body=encode_object(patch),
+            body=encode_patch(patch),
             content_type=patch_type(kind),
             timeout=options.get("timeout"),
         )
@@ -236,6 +240,16 @@ class TypedClient(Generic[T]):
         path = resource_path(self.gvr, self.namespace)
         query = selection_query(options)
         await self.rest.send("DELETE", path, query=query, body=delete_body(options), timeout=options.get("timeout"))
+
+    async def _recall(self, obj: AnyObject) -> None:
+        """Read the document of an object that was read before and has been copied since, which loses it."""
+        revision = resource_version_of(obj)
+        if not isinstance(obj, msgspec.Struct) or not revision or original_of(obj) is not None:
+            return
+        answer = await self.rest.send("GET", object_path(self.gvr, self.namespace, name_of(obj)))
+        # Of another revision it is no use, and the update is a Conflict.
+        if _read(_HEAD, answer.json_body(), "the answer").metadata.resource_version == revision:
+            remember(obj, answer.body)
 
     async def _one(self, method: str, name: str, subresource: str = "", **request: Any) -> T:
         path = object_path(self.gvr, self.namespace, name, subresource)
@@ -295,6 +309,7 @@ def _class_decoder(cls: Any) -> Any:
         found = getattr(obj, "kind", kind)
         if found != kind:
             raise AnswerError(f"the server answered with a {found} where a {kind} was expected")
+        remember(obj, body)
         return obj
 
     return read
@@ -312,11 +327,6 @@ def dictionary_decoder(gvk: GroupVersionKind) -> Callable[[bytes], Object]:
         return obj if "kind" in obj and "apiVersion" in obj else {**head, **obj}
 
     return read
-
-
-def encode_object(obj: Any) -> bytes:
-    """An object or a patch as it is sent. What a class leaves at its default is not sent."""
-    return json.encode(obj)
 
 
 def patch_type(kind: PatchKind) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.keys import ObjectKey
 from kapi.api.meta import GroupVersionKind, Object
+from kapi.client.documents import remember
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
@@ -122,7 +123,14 @@ def decoder_of(cls: type[T]) -> Callable[[bytes], T]:
     if cls is dict:
         decode: Callable[[bytes], Any] = json.decode
         return decode
-    return msgspec.json.Decoder(cls).decode
+    read = msgspec.json.Decoder(cls).decode
+
+    def decode_and_remember(raw: bytes) -> T:
+        obj = read(raw)
+        remember(obj, raw)
+        return obj
+
+    return decode_and_remember
 
 
 def without_managed_fields(obj: Object) -> Object:

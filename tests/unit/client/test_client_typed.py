@@ -10,7 +10,8 @@ from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.errors import Expired
 from kapi.api.meta import GroupVersionKind, GroupVersionResource
 from kapi.client import AnswerError, RESTClient, TypedClient
-from kapi.client.typed import class_decoder, dictionary_decoder, encode_object
+from kapi.client.documents import encode
+from kapi.client.typed import class_decoder, dictionary_decoder
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -130,9 +131,9 @@ def test_answer_that_is_no_object_of_the_class_is_said(body, what):
         class_decoder(ConfigMap)(body)
 
 
-def test_unknown_fields_are_dropped_by_classes_and_kept_by_dictionaries():
+def test_unknown_fields_are_kept_by_classes_and_by_dictionaries():
     body = b'{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"b"},"novelty":1}'
-    assert encode_object(class_decoder(ConfigMap)(body)) == b'{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"b"}}'
+    assert encode(class_decoder(ConfigMap)(body)) == body
     assert dictionary_decoder(GroupVersionKind("", "v1", "ConfigMap"))(body)["novelty"] == 1
 
 
@@ -145,7 +146,7 @@ def test_dictionary_says_what_it_is_and_must_be_one():
 
 
 def test_what_a_class_leaves_at_its_default_is_not_sent():
-    assert json.loads(encode_object(Pod(metadata=ObjectMeta(name="a")))) == {
+    assert json.loads(encode(Pod(metadata=ObjectMeta(name="a")))) == {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "a"},

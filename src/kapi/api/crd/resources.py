@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations of classes
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -45,8 +46,35 @@ class Naming:
     deprecation_warning: str = ""
 
 
-class Model(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """The base of the parts of custom objects: camelCase on the wire, and what has its default is left out there.
+SET_FIELDS = "_kapi_set_fields"
+"""The attribute of a `Model` that has the names of the fields which the program has set."""
+
+
+class _ModelMeta(msgspec.StructMeta):
+    """Notes which fields an instance is made with."""
+
+    # Hidden from type checkers, which take the arguments of a class from its fields.
+    if not TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **fields: Any) -> Any:
+            obj = super().__call__(*args, **fields)
+            obj.__dict__[SET_FIELDS] = {*fields, *self.__struct_fields__[: len(args)]}
+            return obj
+
+
+class Model(
+    msgspec.Struct,
+    metaclass=_ModelMeta,
+    rename="camel",
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    dict=True,
+):
+    """The base of the parts of custom objects: camelCase on the wire, and what was not set is left out there.
+
+    A field that was set is sent, also when it has the value of its default: `Spec(on=False)` says more than `Spec()`.
+    An instance that was decoded, or made by `msgspec.structs.replace`, has no fields that were set by the program.
 
     msgspec does not inherit `kw_only`: required fields come first, or the subclass says `kw_only=True` itself.
     """
@@ -55,6 +83,27 @@ class Model(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, re
     """Validation rules of the class as a whole. A subclass that has its own replaces those of its base."""
     SCHEMA: ClassVar[Mapping[str, Any]] = _NOTHING
     """More fields of the schema of the class, as the definition has them: `{"minProperties": 1}`."""
+
+    # Hidden from type checkers, which would take them for permission to set any attribute.
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if (were_set := self.__dict__.get(SET_FIELDS)) is not None:
+                were_set.add(name)
+
+        def __copy__(self) -> Model:
+            made = super().__copy__()
+            made.__dict__.update(self.__dict__)
+            if (were_set := self.__dict__.get(SET_FIELDS)) is not None:
+                made.__dict__[SET_FIELDS] = set(were_set)
+            return made
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+            made = self.__copy__()
+            for name in self.__struct_fields__:
+                msgspec.Struct.__setattr__(made, name, copy.deepcopy(getattr(self, name), memo))
+            return made
 
 
 class CustomResource(Model, kw_only=True):
