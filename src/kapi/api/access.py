@@ -7,7 +7,7 @@ changed here, and what is handed out is the object's own: copy it before changin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 AnyObject: TypeAlias = dict[str, Any] | msgspec.Struct
 """An object in either form: decoded JSON, or an instance of a class of its kind."""
+
+
+SET_FIELDS: Final = "_kapi_set_fields"
+"""The attribute of an instance of `crd.Model` that has the names of the fields which the program has set."""
 
 
 class OwnerReference(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kapi.api.crd.resources import SET_FIELDS, Model
+from kapi.api.access import SET_FIELDS
 from kapi.client.errors import LossyUpdate
 from kapi.codec import json
 
@@ -55,7 +55,7 @@ def encode(obj: Any) -> bytes:
     raw = original_of(obj)
     if raw is not None:
         return json.encode(_merged(obj, raw))
-    return json.encode(_document(obj, is_full=False) if isinstance(obj, Model) else obj)
+    return json.encode(_document(obj, is_full=False) if SET_FIELDS in _attributes(obj) else obj)
 
 
 def encode_patch(patch: Any) -> bytes:
@@ -63,6 +63,11 @@ def encode_patch(patch: Any) -> bytes:
     if isinstance(patch, msgspec.Struct):
         return encode(patch)
     return json.encode(_document(patch, is_full=False))
+
+
+def full_document(obj: Any) -> Any:
+    """Return everything that an object's class knows of it, defaults included: to compare two states of an object."""
+    return _document(obj, is_full=True)
 
 
 def _merged(obj: Any, raw: bytes) -> Any:

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapi import Client, Conflict, Manager, NotFound, ObjectKey, ObjectMeta
+from kapi import (
+    Client,
+    Conflict,
+    CustomResource,
+    Manager,
+    Model,
+    NotFound,
+    ObjectKey,
+    ObjectMeta,
+    definition,
+    resource,
+)
 from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.api.patch import mergepatch as patch
 from kapi.controller.objects.upsert import Operation, create_or_patch, create_or_update, difference
@@ -17,6 +28,16 @@ from live_plane import live_plane
 KIND = ("v1", "ConfigMap")
 BOTH = pytest.mark.parametrize("upsert", [create_or_update, create_or_patch], ids=["update", "patch"])
 FORMS = pytest.mark.parametrize("form", ["dictionary", "class"])
+
+
+class SwitchSpec(Model):
+    on: bool = False
+    size: int = 1
+
+
+@resource("upsert.example.com/v1")
+class Switch(CustomResource, kw_only=True):
+    spec: SwitchSpec = msgspec.field(default_factory=SwitchSpec)
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +322,41 @@ DOCUMENT = st.recursive(
     lambda inner: st.dictionaries(st.sampled_from("abc"), LEAF | inner, max_size=3),
     max_leaves=6,
 )
+
+
+@BOTH
+def test_a_change_to_the_default_of_a_class_is_written(kubeconfig, upsert):
+    async def test(client):
+        made = definition(Switch)
+        spec = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        # The server has other defaults than the class.
+        spec["properties"]["on"]["default"] = True
+        spec["properties"]["novelty"] = {"type": "string"}
+        spec.pop("default", None)
+        await client.apply(made, force=True)
+        head = {
+            "apiVersion": "upsert.example.com/v1",
+            "kind": "Switch",
+            "metadata": {"name": upsert.__name__.replace("_", "-")},
+        }
+        await client.create({**head, "spec": {"on": True, "size": 3, "novelty": "kept"}})
+        switch = Switch(metadata=ObjectMeta(name=head["metadata"]["name"], namespace="default"))
+
+        def turn_off(found):
+            found.spec.on = False
+            found.spec.size = 1
+
+        assert await upsert(client, switch, turn_off) is Operation.UPDATED
+        assert await upsert(client, switch, turn_off) is Operation.UNCHANGED
+        stored = await client.get(("upsert.example.com/v1", "Switch"), switch.metadata.name)
+        assert stored["spec"] == {"on": False, "size": 1, "novelty": "kept"}
+        # The caller's object is the one that the server holds, and can be written as it is.
+        switch.metadata.labels = {"a": "b"}
+        await client.update(switch)
+        stored = await client.get(("upsert.example.com/v1", "Switch"), switch.metadata.name)
+        assert stored["spec"] == {"on": False, "size": 1, "novelty": "kept"}
+
+    connected(kubeconfig, test)
 
 
 @given(DOCUMENT, DOCUMENT)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
+from kapi.api.access import SET_FIELDS
 from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.crd.markers import Rule  # noqa: TC001 - as above
 from kapi.api.meta import GroupVersionKind
@@ -44,10 +45,6 @@ class Naming:
     storage: bool = True
     deprecated: bool = False
     deprecation_warning: str = ""
-
-
-SET_FIELDS = "_kapi_set_fields"
-"""The attribute of a `Model` that has the names of the fields which the program has set."""
 
 
 class _ModelMeta(msgspec.StructMeta):

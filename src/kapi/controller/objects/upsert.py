@@ -11,9 +11,9 @@
 Promises: nothing is written that would change nothing. What others wrote between the read and the write is not
 overwritten. When a function returns, `obj` is what the server holds; when it raises, `obj` is as it was.
 
-`create_or_update` puts the whole object, and with it takes away fields that its class does not have; `create_or_patch`
-sends the difference alone. A status with an endpoint of its own is not touched by either: `update_status` is for that.
-Works on both clients; all writes go through them, so that `CachedClient` sees them.
+`create_or_update` puts the whole object, `create_or_patch` sends the difference alone; neither takes away fields that
+the object's class does not have. A status with an endpoint of its own is not touched by either: `update_status` is for
+that. Works on both clients; all writes go through them, so that `CachedClient` sees them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from kapi.api.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kapi.api.keys import ObjectKey
 from kapi.api.meta import Object
 from kapi.api.scheme import SCHEME
+from kapi.client.documents import full_document
 from kapi.codec import json
 from kapi.controller.manager.cachedclient import CachedClient
 
@@ -51,7 +52,11 @@ _PAUSE: Final = 0.01
 _MAX_PAUSE: Final = 0.5
 
 # Fields in one order, so that equal states are equal bytes; 1 and true stay apart, which they do not in Python.
-_state = msgspec.json.Encoder(order="sorted").encode
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def _state(obj: Any) -> bytes:
+    return _encode(full_document(obj))
 
 
 class Operation(Enum):
@@ -192,3 +197,7 @@ def _become(obj: Any, answer: Any) -> None:
         return
     for name in type(obj).__struct_fields__:
         setattr(obj, name, getattr(answer, name))
+    if (attributes := getattr(obj, "__dict__", None)) is not None:
+        # With the document that it was read from.
+        attributes.clear()
+        attributes.update(vars(answer))
