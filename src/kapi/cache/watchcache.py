@@ -11,7 +11,7 @@ Promises:
   `TooOld`; never a silent gap. Events of one revision are offered together. (A client resumes from the revision of the
   last event it has read: one that is cut off between two events of one revision would miss the second. So a commit
   should change one object of a resource; several resources may share it.)
-* A watcher whose client does not read is closed and delays no other, see `Watcher`.
+* A watcher whose client does not read delays no other, and costs its send buffer, see `Watcher`.
 * Events are kept for `RETENTION` seconds (at least 75 are promised), at most `MAX_EVENTS` per resource, and at most
   `MAX_EVENT_BYTES` of replaced and deleted objects in all. Beyond that the oldest are dropped, those of the resource
   that holds most of them first, so that one busy object does not cost the others their history; a watch from there is
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kapi.base.clock import SystemClock
 from kapi.cache.invalidobjects import InvalidObjects
 from kapi.cache.ownerindex import OwnerIndex
+from kapi.cache.watcher import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -188,6 +189,7 @@ class WatchCache:
         self.event_bytes = 0
         """Bytes of replaced and deleted objects that the kept events hold."""
         self._watchers: dict[Watcher, None] = {}
+        self._behind: dict[Watcher, None] = {}
         self.snapshots: dict[Snapshot[Any], None] = {}
         """Snapshots of items that are being written to clients."""
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
@@ -232,8 +234,8 @@ class WatchCache:
 
     @property
     def watchers(self) -> int:
-        """How many watches are open."""
-        return len(self._watchers)
+        """How many watches are open, those that are behind included."""
+        return len(self._watchers) + len(self._behind)
 
     # -- the feed ---------------------------------------------------------------------------------------------------
 
@@ -273,9 +275,10 @@ class WatchCache:
 
     def _offer(self, events: Sequence[Event]) -> None:
         """Offer events to the watchers; one whose selector or encoder raises is closed, as a gap would be a lie."""
+        is_large = any(len(event.item.body) > LARGE for event in events)
         for watcher in list(self._watchers):
             try:
-                watcher.offer(events)
+                (watcher.offer_large if is_large else watcher.offer)(events)
             except Exception as error:
                 self.hub.invalid.record(events[0].item.key, "watch", error)
                 self.remove(watcher)
@@ -372,20 +375,34 @@ class WatchCache:
 
     # -- watching ---------------------------------------------------------------------------------------------------
 
-    def since(self, revision: int) -> list[Event]:
-        """Every kept event after a revision; `TooOld` when some of them are gone."""
+    def since(self, revision: int, limit: int = MAX_EVENTS) -> list[Event]:
+        """The kept events after a revision; `TooOld` when some of them are gone.
+
+        At most `limit`, and the rest of the last one's revision: a commit may have changed several objects.
+        """
         if revision < self.floor:
             raise TooOld(revision, self.floor)
-        first = bisect_right(self._revisions, revision, self._start)
-        return self._events[first:]
+        revisions = self._revisions
+        first = bisect_right(revisions, revision, self._start)
+        end = min(first + limit, len(revisions))
+        while first < end < len(revisions) and revisions[end] == revisions[end - 1]:
+            end += 1
+        return self._events[first:end]
 
     def add(self, watcher: Watcher) -> None:
         """Start offering events to a watcher; it has been given everything before now."""
+        self._behind.pop(watcher, None)
         self._watchers[watcher] = None
+
+    def leave(self, watcher: Watcher) -> None:
+        """Stop offering events to a watcher that reads them from history for a while."""
+        if self._watchers.pop(watcher, watcher) is None:
+            self._behind[watcher] = None
 
     def remove(self, watcher: Watcher) -> None:
         """Stop offering events to a watcher."""
         self._watchers.pop(watcher, None)
+        self._behind.pop(watcher, None)
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> None:
         """Call a part of this server with events, before they are sent to watchers and the write is acknowledged."""

@@ -1,7 +1,10 @@
 """Watchers: each is offered the events of a watch cache, selects some, and writes them to a response stream.
 
-A watcher whose client does not read is closed when `MAX_PENDING` bytes wait for it. It delays no other: an event is
-offered without waiting, and is encoded once for all watchers that want the same representation.
+An event is offered without waiting, and is encoded once for all watchers that want the same representation. A watcher
+has no queue: when its client does not keep up, or an event is too large to be written at once, it leaves the live feed
+and remembers the revision it had reached. It then reads the events that follow from the history of the cache as its
+client reads, and joins the feed again when it has caught up. So a client that does not read costs its send buffer,
+whatever is written meanwhile; and if it is so slow that history no longer has what it needs, it is told so (410).
 """
 
 from __future__ import annotations
@@ -10,11 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from kapi.cache.watchcache import Event, Item, WatchCache
 
-MAX_PENDING = 4 * 1024 * 1024
+LARGE = 64 * 1024
+"""An event of an object beyond this many bytes is written in pieces, as the client reads."""
 
 
 class Encoder(Protocol):
@@ -32,8 +36,8 @@ class Outlet(Protocol):
     """The response stream of a watcher, as far as the cache uses it."""
 
     @property
-    def pending(self) -> int:
-        """Bytes written and not yet sent."""
+    def is_full(self) -> bool:
+        """True while the client has not taken enough of what was written."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -51,7 +55,7 @@ class Watcher:
     `matches` is None when everything in `prefix` matches.
     """
 
-    __slots__ = ("after", "cache", "encoder", "matches", "outlet", "prefix")
+    __slots__ = ("after", "behind", "cache", "encoder", "matches", "outlet", "prefix")
 
     def __init__(
         self, cache: WatchCache, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet
@@ -62,35 +66,37 @@ class Watcher:
         self.encoder = encoder
         self.outlet = outlet
         self.after = 0
-        """Events up to this revision are not sent: the watch began at a revision that had not been reached."""
+        """Events up to this revision are not sent: the watch began there, or sent them before it fell behind."""
+        self.behind: asyncio.Future[None] | None = None
+        """Done when the watcher has left the feed."""
 
-    @property
-    def is_idle(self) -> bool:
-        """True when everything offered has been sent."""
-        return True
-
-    @property
-    def failed(self) -> asyncio.Future[None] | None:
-        """Done with the reason when no more events can be sent; None for a watcher that cannot fail."""
-        return None
-
-    async def flush(self) -> None:
-        """Wait until everything offered has been sent; raises the reason when it cannot be."""
-
-    async def close(self) -> None:
-        """Release what the watcher holds."""
-
-    def offer(self, events: Iterable[Event]) -> None:
-        """Send what these events mean to this watcher, in one write; close it if its client does not keep up."""
+    def offer(self, events: Sequence[Event]) -> None:
+        """Send what these events mean to this watcher, in one write."""
         chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
         if not chunks:
             return
         self.outlet.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if self.outlet.pending > MAX_PENDING:
-            self.cache.remove(self)
-            self.outlet.abort()
+        if self.outlet.is_full:
+            self.fall_behind(events[-1].item.revision)
 
-    def _chunk(self, event: Event) -> bytes | None:
+    def offer_large(self, events: Sequence[Event]) -> None:
+        """Leave the feed before these events, if they concern this watcher: some are too large for one write."""
+        if any(self.shown(event) is not None for event in events):
+            self.fall_behind(events[0].item.revision - 1)
+
+    def fall_behind(self, revision: int) -> None:
+        """Leave the feed; everything up to this revision has been sent."""
+        self.after = max(self.after, revision)
+        self.cache.leave(self)
+        if self.behind is not None and not self.behind.done():
+            self.behind.set_result(None)
+
+    async def prepare(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events as they can be encoded."""
+        return events
+
+    def shown(self, event: Event) -> tuple[str, Item] | None:
+        """The type and the object of the event that the client is sent; None if it does not concern this watcher."""
         item = event.item
         if item.revision <= self.after or (self.prefix and not item.key.startswith(self.prefix)):
             return None
@@ -100,13 +106,19 @@ class Watcher:
         if kind == "DELETED" and not event.deleted and event.previous is not None:
             # It left the selection: the client is sent the state it last knew, at this revision.
             item = event.previous.at(item.revision)
+        return kind, item
+
+    def _chunk(self, event: Event) -> bytes | None:
+        shown = self.shown(event)
+        if shown is None:
+            return None
         encoder = self.encoder
         if encoder.share is None:
-            return encoder.encode(kind, item)
-        key = (encoder.share, kind)
+            return encoder.encode(*shown)
+        key = (encoder.share, shown[0])
         chunk = event.chunks.get(key)
         if chunk is None:
-            chunk = event.chunks[key] = encoder.encode(kind, item)
+            chunk = event.chunks[key] = encoder.encode(*shown)
         return chunk
 
     def _kind(self, event: Event) -> str | None:

@@ -22,3 +22,8 @@ _HEADS: Final = {
 def frame(event_type: str, encoded: bytes) -> bytes:
     """Return one event as it is sent; `encoded` is the object in JSON."""
     return b"".join((_HEADS[event_type], encoded, b"}\n"))
+
+
+def frame_parts(event_type: str) -> tuple[bytes, bytes]:
+    """Return what comes before and after the object in an event."""
+    return _HEADS[event_type], b"}\n"

@@ -30,7 +30,8 @@ class Turns:
     """The order of the work that waits for a turn: first come, first served."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held by the work whose turn it is; given to the next in line a turn of the loop after it is released."""
 
     async def map(self, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Return `function(item)` of each item."""
@@ -61,7 +62,7 @@ class Turns:
         size = 0
         is_over = False
         while not is_over:
-            async with self._lock:
+            async with self.turn:
                 until = perf_counter() + TURN
                 for step in remaining:
                     group.append(step)
@@ -81,7 +82,7 @@ class Turns:
         iterator = iter(items)
         count = 1
         while True:
-            async with self._lock:
+            async with self.turn:
                 now = perf_counter()
                 until = now + TURN
                 while now <= until:

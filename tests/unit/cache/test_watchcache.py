@@ -49,6 +49,10 @@ class Outlet:
         self.aborted = False
         self.writes = 0
 
+    @property
+    def is_full(self):
+        return self.pending > 100
+
     def write(self, data):
         self.writes += 1
         self.data += data
@@ -336,16 +340,33 @@ def test_same_event_of_different_kinds_is_not_mixed_up(cache):
     assert selected.outlet.events == ["ADDED a 2", "DELETED a 3"]
 
 
-def test_slow_watcher_is_closed_and_others_are_not(cache, monkeypatch):
-    monkeypatch.setattr(watcher, "MAX_PENDING", 100)
+def test_slow_watcher_leaves_the_feed_and_others_do_not(cache):
     slow = _watch(cache, outlet=Outlet(reads=False))
     quick = _watch(cache)
     for revision in range(1, 51):
         cache.apply([_put(revision)])
-    assert slow.outlet.aborted
-    assert len(slow.outlet.events) < 20
+    sent = len(slow.outlet.events)
+    assert 0 < sent < 20
+    assert slow.after == sent
+    assert not slow.outlet.aborted
     assert len(quick.outlet.events) == 50
+    assert cache.watchers == 2
+    cache.remove(slow)
     assert cache.watchers == 1
+
+
+def test_watcher_leaves_the_feed_before_an_event_that_is_too_large_for_one_write(cache):
+    concerned, other = _watch(cache, prefix=f"{PREFIX}ns/"), _watch(cache, prefix=f"{PREFIX}other/")
+    cache.apply([_put(5)])
+    cache.apply([_put(8), _put(9, filler="x" * watcher.LARGE)])
+    assert (concerned.outlet.events, concerned.after) == (["ADDED a 5"], 7)
+    assert (other.outlet.events, other.after, cache.watchers) == ([], 0, 2)
+
+
+def test_history_is_read_in_batches_of_whole_revisions(cache):
+    cache.apply([_put(1), _put(2, "a"), _put(2, "b"), _put(2, "c"), _put(3)])
+    revisions = [[event.item.revision for event in cache.since(since, 2)] for since in (0, 1, 2, 3)]
+    assert revisions == [[1, 2, 2, 2], [2, 2, 2], [3], []]
 
 
 def test_watcher_that_is_removed_during_an_offer_does_not_disturb(cache):

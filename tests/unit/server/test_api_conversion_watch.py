@@ -4,7 +4,7 @@ import pytest
 
 from api_client import TABLE
 from converting_api import PATIENCE, wired
-from kapi.registry.custom import watcher as converting_module
+from kapi.cache import watchcache
 from webhook_server import V1, V1BETA1, Certificates, Gate, Reply, honest, listener, path
 
 ILL = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "I am ill"}
@@ -215,20 +215,19 @@ async def test_a_change_of_the_definition_ends_the_watch(api, webhook):
 
 
 @wired
-async def test_a_watcher_with_too_many_pending_events_is_closed(api, webhook, monkeypatch):
-    monkeypatch.setattr(converting_module, "MAX_WAITING", 3)
+async def test_a_watcher_whose_events_are_dropped_while_a_webhook_converts_ends_with_410(api, webhook, monkeypatch):
     watch = await api.watch(path(V1BETA1), resourceVersion=await now(api))
     gate = webhook.script = Gate()
     await api.listeners("first")
     await webhook.until_called()
-    for name in "abc":
+    monkeypatch.setattr(watchcache, "MAX_EVENTS", 3)
+    for name in "abcde":
         await api.listeners(name)
-    assert api.catalog.custom_cache(api.catalog.find("net.example.dev", "v1", "listeners").group_resource).watchers == 1
-    await api.listeners("d")
-    with pytest.raises(ConnectionResetError):
-        await watch.rest(within=PATIENCE)
     gate.opened.set()
-    assert (await api.get(path(V1BETA1))).names == ["a", "b", "c", "d", "first"]
+    events = await watch.rest(within=PATIENCE)
+    assert [event["type"] for event in events] == ["ADDED", "ERROR"]
+    assert events[1]["object"]["code"] == 410
+    assert (await api.get(path(V1BETA1))).names == ["a", "b", "c", "d", "e", "first"]
 
 
 @wired

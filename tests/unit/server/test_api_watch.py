@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from api_client import CM, NS, PARTIAL, PARTIAL_LIST, PODS, TABLE, cm, pod, served
+from kapi.cache import watchcache
 from kapi.registry.encoding import draft
 from kapi.server.handlers import watch as watching
 from kapi.storage.interface import Put
@@ -465,16 +466,71 @@ async def test_closed_watch_is_removed(api):
 
 
 @served
-async def test_watch_that_is_not_read_is_closed_and_does_not_delay_others(api):
+async def test_watch_that_is_not_read_costs_little_and_gets_everything_when_it_is(api):
     idle = await api.watch(CM, resourceVersion=api.revision)
     busy = await api.watch(CM, resourceVersion=api.revision)
     await asyncio.sleep(0)
     for index in range(6):
         await api.made(CM, cm(f"c{index}", data={"x": "y" * 1_000_000}))
-        assert await busy.brief(1) == [("ADDED", f"c{index}")]
-    with pytest.raises(ConnectionResetError):
-        await idle.take(7)
-    assert api.catalog.store("configmaps").cache.watchers == 1
+        await api.made(CM, cm(f"d{index}", data={"x": "y"}))
+        assert await busy.brief(2) == [("ADDED", f"c{index}"), ("ADDED", f"d{index}")]
+    # What was written and not read, and what is charged for it.
+    assert idle.reply._source.pending < 200_000
+    assert 0 < api.services.memory.used < 300_000
+    assert await idle.brief(12) == [("ADDED", f"{kind}{index}") for index in range(6) for kind in "cd"]
+    await api.made(CM, cm("last"))
+    assert await idle.brief(1) == await busy.brief(1) == [("ADDED", "last")]
+    assert await idle.is_quiet()
+    assert api.services.memory.used == 0
+
+
+@served
+async def test_watch_that_is_slower_than_history_ends_with_410(api, monkeypatch):
+    watch = await api.watch(CM, resourceVersion=api.revision)
+    monkeypatch.setattr(watchcache, "MAX_EVENTS", 3)
+    for index in range(10):
+        await api.made(CM, cm(f"c{index}", data={"x": "y" * 100_000}))
+    events = await watch.rest()
+    assert [event["type"] for event in events] == ["ADDED", "ERROR"]
+    assert events[1]["object"]["code"] == 410
+
+
+@served
+async def test_initial_events_are_made_as_the_client_reads(api):
+    for index in range(6):
+        await api.made(CM, cm(f"c{index}", data={"x": "y" * 1_000_000}))
+    watch = await api.watch(CM, resourceVersion="0")
+    await api.put(f"{CM}/c5", cm("c5", data={"x": "z" * 1_000_000}))
+    await api.delete(f"{CM}/c4")
+    assert watch.reply._source.pending < 200_000
+    # The two objects that only this watch still needs.
+    assert 2_000_000 < api.services.memory.used < 2_400_000
+    events = await watch.take(8)
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
+        *[("ADDED", f"c{index}") for index in range(6)],
+        ("MODIFIED", "c5"),
+        ("DELETED", "c4"),
+    ]
+    assert [event["object"]["data"]["x"][0] for event in events] == list("yyyyyyzy")
+    assert await watch.is_quiet()
+    assert api.services.memory.used == 0
+
+
+@served
+async def test_slowest_watches_are_closed_when_the_account_is_full(api):
+    api.services.memory.total = 500_000
+    watches = [await api.watch(CM, resourceVersion=api.revision) for _ in range(10)]
+    await api.made(CM, cm("large", data={"x": "y" * 1_000_000}))
+    await asyncio.sleep(1)
+    assert api.services.memory.used <= 500_000
+    outcomes = []
+    for watch in watches:
+        try:
+            outcomes.append(await watch.brief(1))
+        except ConnectionResetError:
+            outcomes.append("closed")
+    assert outcomes.count("closed") >= 5
+    assert outcomes.count([("ADDED", "large")]) == 10 - outcomes.count("closed") > 0
 
 
 # -- forms ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import msgspec
 
 from kapi.api.errors import BadRequest
-from kapi.codec.stream import frame
+from kapi.codec.stream import frame, frame_parts
 from kapi.registry.encoding import HubObject, decode
 from kapi.registry.store import ReadyItem
 
@@ -83,6 +83,10 @@ class View(Protocol):
         """A watch event with its newline."""
         ...
 
+    def event_parts(self, kind: str, item: Item) -> tuple[bytes, ...]:
+        """The same in parts, of which the largest is shared with the cache where that is possible."""
+        ...
+
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A BOOKMARK event; `initial` marks the end of the initial events."""
         ...
@@ -132,6 +136,11 @@ class PlainView:
     def encode(self, kind: str, item: Item) -> bytes:
         """A watch event."""
         return frame(kind, self.one(ReadyItem(item)))
+
+    def event_parts(self, kind: str, item: Item) -> tuple[bytes, ...]:
+        """A watch event in parts."""
+        before, after = frame_parts(kind)
+        return before + self._head, self.entry(ReadyItem(item)), after
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
@@ -183,6 +192,10 @@ class PartialView:
         """A watch event."""
         return frame(kind, self.one(ReadyItem(item)))
 
+    def event_parts(self, kind: str, item: Item) -> tuple[bytes, ...]:
+        """A watch event, which is small."""
+        return (self.encode(kind, item),)
+
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark."""
         return frame("BOOKMARK", b"%b%b}" % (self._head, _encode(_bookmark_metadata(revision, initial=initial))))
@@ -229,6 +242,10 @@ class TableView:
         table = self._encode({"resourceVersion": str(item.revision)}, [self._row(item)], columns=not self._columns_sent)
         self._columns_sent = True
         return frame(kind, table)
+
+    def event_parts(self, kind: str, item: Item) -> tuple[bytes, ...]:
+        """A watch event."""
+        return (self.encode(kind, item),)
 
     def bookmark(self, revision: int, *, initial: bool) -> bytes:
         """A bookmark: a table with one empty row that carries the metadata."""

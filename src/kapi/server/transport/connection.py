@@ -21,7 +21,7 @@ from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestRead
 from kapi.server.transport.limits import KIB
 from kapi.server.transport.memory import REQUEST, peer_name
 from kapi.server.transport.message import Body, Peer, Response, StreamResponse
-from kapi.server.transport.outgoing import SEND_BUFFER, Outgoing, WholeBody
+from kapi.server.transport.outgoing import SEND_BUFFER, STREAM_BUFFER, Outgoing, WholeBody
 
 if TYPE_CHECKING:
     from kapi.api.user import User
@@ -521,11 +521,14 @@ class Connection(asyncio.Protocol):
             stream.end()
         if not self._reading:
             self._read_on()
+        self._transport.set_write_buffer_limits(high=STREAM_BUFFER)
         try:
             await response.run(stream)
         finally:
             self._stream = None
             stream.end()
+            if not self.is_gone:
+                self._transport.set_write_buffer_limits(high=SEND_BUFFER)
         if self._eof or self.is_gone:
             return False
         if chunked:
@@ -571,7 +574,12 @@ class _ConnectionStream:
         """Bytes the peer has not taken."""
         return self._transport.get_write_buffer_size()
 
-    def write(self, data: bytes) -> None:
+    @property
+    def is_full(self) -> bool:
+        """True while the send buffer is full."""
+        return self._connection.is_full
+
+    def write(self, data: bytes | memoryview) -> None:
         """Send one chunk. An empty one would mean the end, so it is not sent."""
         if not data or self.closed.done():
             return

@@ -147,7 +147,7 @@ class _Pipe:
         loop = asyncio.get_running_loop()
         self._limit = limit
         self._patience = patience
-        self._chunks: deque[bytes] = deque()
+        self._chunks: deque[bytes | memoryview] = deque()
         self._change = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -181,7 +181,12 @@ class _Pipe:
 
     # The writer's end.
 
-    def write(self, data: bytes) -> None:
+    @property
+    def is_full(self) -> bool:
+        """True while the reader has not caught up."""
+        return not self._writable.is_set()
+
+    def write(self, data: bytes | memoryview) -> None:
         """Hand one chunk to the reader."""
         if not data or self.closed.done():
             return
@@ -225,7 +230,7 @@ class _Pipe:
         self.pending -= len(chunk)
         if self.pending < _HIGH:
             self._writable.set()
-        return chunk
+        return bytes(chunk)
 
     async def leave(self) -> None:
         """Tell the writer to stop and wait for it; one that does not return soon is cancelled."""

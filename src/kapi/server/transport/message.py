@@ -120,8 +120,13 @@ class Stream(Protocol):
     """The sending end of a response without a length: a watch.
 
     `write` never waits and never blocks: it hands bytes to the transport. What the peer does not read piles up
-    there and is counted by `pending`; the writer decides when that is too much and calls `abort`.
+    there and is counted by `pending`; a writer stops when `is_full`, and waits in `drain`.
     """
+
+    @property
+    def is_full(self) -> bool:
+        """True while the send buffer is full."""
+        ...
 
     @property
     def pending(self) -> int:
@@ -133,7 +138,7 @@ class Stream(Protocol):
         """Done when the peer has gone, or `abort` was called, or the server is draining."""
         ...
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send one chunk; after the stream is closed this does nothing."""
         ...
 

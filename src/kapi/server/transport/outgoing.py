@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SEND_BUFFER: Final = 512 * KIB
 """Bytes that may wait in the send buffer before writing pauses; a response is made no faster than the peer takes it."""
+STREAM_BUFFER: Final = 32 * KIB
+"""The same for a stream. There are many, and they are long, so it is less."""
 SOCKET_BYTES: Final = 64 * KIB
 """Bytes that the event loop keeps below the send buffer, where they cannot be counted."""
 _PIECE: Final = 256 * KIB
