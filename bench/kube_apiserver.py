@@ -150,7 +150,7 @@ def apiserver_command(program: Path, folder: Path, pairs: dict[str, KeyPair], et
         f"--tls-cert-file={pairs['server'].certificate}",
         f"--tls-private-key-file={pairs['server'].key}",
         f"--client-ca-file={pairs['ca'].certificate}",
-        "--authorization-mode=RBAC",
+        "--authorization-mode=Node,RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={pairs['service-account'].certificate}",
         f"--service-account-signing-key-file={pairs['service-account'].key}",

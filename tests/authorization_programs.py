@@ -17,6 +17,8 @@ USERS = {
     "granter": (),
     "actor": (),
     "constrained": (),
+    "system:node:n1": ("system:nodes",),
+    "system:node:n2": ("system:nodes",),
 }
 
 
@@ -360,10 +362,105 @@ IMPERSONATION = [
 ]
 """Requests as other users, with the right to and without."""
 
+PODS_OF_X = "/api/v1/namespaces/x/pods"
+CORE = "/api/v1/namespaces/x"
+N1, N2 = "system:node:n1", "system:node:n2"
+POD = {
+    "metadata": {"name": "p"},
+    "spec": {
+        "nodeName": "n1",
+        "containers": [
+            {"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": "env"}}, {"secretRef": {"name": "env"}}]}
+        ],
+        "imagePullSecrets": [{"name": "pull"}],
+        "volumes": [
+            {"name": "a", "secret": {"secretName": "mounted"}},
+            {"name": "b", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "c", "projected": {"sources": [{"configMap": {"name": "projected"}}]}},
+        ],
+    },
+}
+VOLUME = {
+    "metadata": {"name": "volume"},
+    "spec": {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "claimRef": {"namespace": "x", "name": "claim"},
+        "csi": {"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": {"name": "staged", "namespace": "x"}},
+    },
+}
+CLAIM = {
+    "metadata": {"name": "claim"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": "volume",
+        "storageClassName": "",
+    },
+}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+NODES = [
+    (N1, "GET", f"{CORE}/secrets/mounted"),
+    (ADMIN, "POST", PODS_OF_X, POD),
+    (ADMIN, "POST", "/api/v1/persistentvolumes", VOLUME),
+    (ADMIN, "POST", f"{CORE}/persistentvolumeclaims", CLAIM),
+    *(
+        (who, "GET", f"{CORE}/{path}")
+        for path in (
+            "secrets/mounted",
+            "secrets/env",
+            "secrets/pull",
+            "secrets/staged",
+            "secrets/other",
+            "configmaps/env",
+            "configmaps/projected",
+            "configmaps/other",
+            "persistentvolumeclaims/claim",
+            "pods/p",
+            "secrets",
+            "configmaps",
+            "pods",
+            "pods?fieldSelector=spec.nodeName%3Dn1",
+            "pods?fieldSelector=spec.nodeName!%3Dn1",
+            "secrets?fieldSelector=metadata.name%3Dmounted",
+            "serviceaccounts/default",
+            "serviceaccounts",
+            "services",
+        )
+        for who in (N1, N2)
+    ),
+    (N1, "GET", "/api/v1/persistentvolumes/volume"),
+    (N2, "GET", "/api/v1/persistentvolumes/volume"),
+    (N1, "GET", "/api/v1/persistentvolumes"),
+    (N1, "GET", "/api/v1/nodes"),
+    (N1, "GET", "/api/v1/nodes/n1"),
+    (N1, "GET", "/api/v1/nodes/n2"),
+    (N1, "DELETE", "/api/v1/nodes/n1"),
+    (N1, "GET", f"{LEASES}/n1"),
+    (N1, "GET", f"{LEASES}/n2"),
+    (N1, "GET", LEASES),
+    (N1, "GET", "/apis/coordination.k8s.io/v1/namespaces/x/leases/n1"),
+    (N1, "GET", "/apis/storage.k8s.io/v1/csinodes/n1"),
+    (N1, "GET", "/apis/storage.k8s.io/v1/csinodes/n2"),
+    (N1, "GET", "/apis/storage.k8s.io/v1/csinodes"),
+    (N1, "GET", "/apis/storage.k8s.io/v1/volumeattachments/va"),
+    (N1, "GET", "/apis/apps/v1/deployments"),
+    (N1, "DELETE", f"{CORE}/secrets/mounted"),
+    (N1, "PATCH", f"{CORE}/pods/p", {}),
+    (N1, "GET", "/metrics"),
+    (N1, "POST", f"{AUTHZ}/selfsubjectrulesreviews", {"spec": {"namespace": "x"}}),
+    (N1, "POST", f"{AUTHZ}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": PODS}}),
+    (ADMIN, "DELETE", f"{PODS_OF_X}/p?gracePeriodSeconds=0"),
+    (N1, "GET", f"{CORE}/secrets/mounted"),
+    (N1, "GET", f"{CORE}/pods/p"),
+]
+"""Requests of kubelets."""
+
 PROGRAMS = {
     "refusals": REFUSALS,
     "grants": GRANTS,
     "reviews": REVIEWS,
     "escalation": ESCALATION,
     "impersonation": IMPERSONATION,
+    "nodes": NODES,
 }

@@ -68,7 +68,9 @@ class Client:
             yield f"{RBAC}{scope}/{kind}/{metadata['name']}", item
 
     def reset(self):
-        """Delete all roles and bindings but the default ones."""
+        """Delete what programs create, and all roles and bindings but the default ones."""
+        for path in ("namespaces/x/pods/p?gracePeriodSeconds=0", "persistentvolumes/volume"):
+            self.send(ADMIN, "DELETE", f"/api/v1/{path}")
         for kind in KINDS:
             for path, item in list(self.items(kind)):
                 if "kubernetes.io/bootstrapping" not in item["metadata"].get("labels", {}):

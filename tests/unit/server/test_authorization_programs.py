@@ -10,6 +10,8 @@ import pytest
 
 from api_client import served
 from authorization_programs import NAMESPACE, PROGRAMS, USERS, content_type, summary
+from kapi.controlplane.authorization import Authorization
+from kapi.controlplane.authorizationoptions import AuthorizationOptions
 from kapi.controlplane.rbac.reconciliation import ensure_policy
 
 RECORDING = json.loads((Path(__file__).parents[2] / "recordings" / "authorization.json").read_text())
@@ -32,6 +34,7 @@ async def answer(api, transports, user, method, path, body=None, headers=()):
 @served
 async def test_every_step_of_a_program_is_answered_as_kube_apiserver_answers_it(api, name):
     await ensure_policy(api.transport, api.catalog)
+    api.services.authorizer = Authorization(AuthorizationOptions(), api.catalog, clock=api.clock).authorizer
     transports = {user: api.user(user, *groups) for user, groups in USERS.items()}
     await answer(api, transports, *NAMESPACE)
     recorded = RECORDING[name]
