@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from kapi.api.user import User
 from kapi.base.jwt import KeySet, SigningKey, read_public_keys
@@ -49,6 +50,7 @@ class Authentication:
         used: Callable[[Object], None] | None = None,
     ) -> None:
         """Read all files. `used` is called with a Secret whose token is used."""
+        check_issuers(options)
         self._options = options
         self._credentials = credentials
         self._signing_key = SigningKey(options.service_account_signing_key_file or credentials.account_key)
@@ -210,6 +212,24 @@ class Authentication:
     def _read_authorities(self) -> Authorities:
         pems = [Authorities.read(path).pem for path in self._client_authority_files()]
         return Authorities(b"".join(pem.rstrip() + b"\n" for pem in pems))
+
+
+def check_issuers(options: AuthenticationOptions) -> None:
+    """Refuse issuers of service account tokens that are empty, given twice, or look like a URL and are none."""
+    issuers = options.service_account_issuer
+    for index, issuer in enumerate(issuers):
+        if not issuer:
+            raise OptionError("--service-account-issuer: expected a URL or a name, not an empty text")
+        if issuer in issuers[:index]:
+            raise OptionError(f"--service-account-issuer {issuer!r} is given twice")
+        try:
+            urlsplit(issuer)
+        except ValueError as error:
+            raise OptionError(f"--service-account-issuer {issuer!r} is not a valid URL: {error}") from None
+    if (uri := options.service_account_jwks_uri) and not uri.startswith("https://"):
+        raise OptionError(f"--service-account-jwks-uri {uri!r}: expected a URL that begins with https://")
+    if not all(options.api_audiences):
+        raise OptionError("--api-audiences: expected names by commas, none of them empty")
 
 
 @contextlib.contextmanager

@@ -302,6 +302,21 @@ def test_start_is_refused_with_a_key_file_that_cannot_be_used(tmp_path, field, f
         run_plane(options(tmp_path, **{field: given}), no_check)
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"service_account_issuer": ("",)}, "--service-account-issuer: expected a URL or a name"),
+        ({"service_account_issuer": ("a", "a")}, "--service-account-issuer 'a' is given twice"),
+        ({"service_account_issuer": ("https://[x",)}, "is not a valid URL"),
+        ({"service_account_jwks_uri": "http://a"}, "--service-account-jwks-uri 'http://a': expected a URL"),
+        ({"api_audiences": ("a", "")}, "--api-audiences: expected names"),
+    ],
+)
+def test_start_is_refused_with_issuers_that_cannot_be_used(tmp_path, given, reason):
+    with pytest.raises(OptionError, match=re.escape(reason)):
+        run_plane(options(tmp_path, **given), no_check)
+
+
 def test_front_proxy_is_configured_and_published(tmp_path):
     proxies = new_authority("proxies")
     path = tmp_path / "proxies.crt"
