@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 from kapi.base.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
     from kapi.base.clock import Clock
 
@@ -94,7 +95,7 @@ class Authority:
 
         until = clock.now() + AUTHORITY_LIFE
         certificate = (
-            _builder(name, name, key, clock.now(), until)
+            _builder(name, name, key.public_key(), clock.now(), until)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(authority=True), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
@@ -111,6 +112,30 @@ class Authority:
     def ensure_client(self, files: KeyPair, common_name: str, organizations: Sequence[str] = ()) -> None:
         """A client certificate, issued if there is none that fits."""
         self._ensure(files, _name(common_name, organizations), (), server=False)
+
+    def sign(self, request: x509.CertificateSigningRequest, usages: Collection[str], life: dt.timedelta) -> bytes:
+        """Return the PEM of a certificate for a request: its subject, names and key, and these usages of it.
+
+        Nothing else that the request asks for is granted. The certificate ends no later than that of the authority.
+        """
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+
+        now = self._clock.now()
+        until = min(now + life, self._certificate.not_valid_after_utc)
+        extended = [usage for name, usage in _extended_usages().items() if name in usages]
+        builder = (
+            _builder(request.subject, self._certificate.subject, request.public_key(), now, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_requested_key_usage(usages), critical=True)
+            .add_extension(self._key_identifier(), critical=False)
+        )
+        if extended:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
+        with contextlib.suppress(x509.ExtensionNotFound):
+            names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            builder = builder.add_extension(names.value, critical=names.critical)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def _ensure(self, files: KeyPair, name: x509.Name, names: tuple[str, ...], *, server: bool) -> None:
         # Whatever is wrong with the files that are there, the cure is a new certificate.
@@ -153,7 +178,7 @@ class Authority:
         until = min(now + LEAF_LIFE, self._certificate.not_valid_after_utc)
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
-            _builder(name, self._certificate.subject, key, now, until)
+            _builder(name, self._certificate.subject, key.public_key(), now, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -303,7 +328,7 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
 
 
 def _builder(
-    name: x509.Name, issuer: x509.Name, key: AuthorityKey, now: dt.datetime, until: dt.datetime
+    name: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, now: dt.datetime, until: dt.datetime
 ) -> x509.CertificateBuilder:
     from cryptography import x509
 
@@ -311,12 +336,41 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATED)
         .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
+
+
+def _requested_key_usage(usages: Collection[str]) -> x509.KeyUsage:
+    """Return the key usage of a certificate in Kubernetes' words; never that of an authority."""
+    from cryptography import x509
+
+    agreement = "key agreement" in usages
+    return x509.KeyUsage(
+        digital_signature="digital signature" in usages or "signing" in usages,
+        content_commitment="content commitment" in usages,
+        key_encipherment="key encipherment" in usages,
+        data_encipherment="data encipherment" in usages,
+        key_agreement=agreement,
+        key_cert_sign=False,
+        crl_sign=False,
+        encipher_only=agreement and "encipher only" in usages,
+        decipher_only=agreement and "decipher only" in usages,
+    )
+
+
+def _extended_usages() -> dict[str, x509.ObjectIdentifier]:
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return {
+        "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+        "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+        "code signing": ExtendedKeyUsageOID.CODE_SIGNING,
+        "email protection": ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    }
 
 
 def _key_usage(*, authority: bool) -> x509.KeyUsage:

@@ -30,6 +30,7 @@ from kapi.controlplane.tokenuse import TokenUse
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
 from kapi.registry.kinds.core.service.repair import service_repair
+from kapi.server.admission.certificates import certificate_plugins
 from kapi.server.admission.chain import Admission
 from kapi.server.admission.inuse import InUseProtection
 from kapi.server.admission.lifecycle import NamespaceLifecycle
@@ -236,6 +237,7 @@ class ControlPlane:
             address=self.options.public_host,
             port=self._server.port if self._server is not None else 0,
             account_key=self.options.authentication.service_account_signing_key_file or credentials.account_key,
+            authority_files=credentials.authority_files,
         )
         controllers = ControllerSet(
             pipeline,
@@ -315,7 +317,10 @@ class ControlPlane:
             token_issuer=authentication.token_issuer,
             authorizer=authorization.authorizer,
             # The escalation check is last: it is about the object that mutating admission has made.
-            admission=Admission([lifecycle, InUseProtection(), authorization.escalation_check], []),
+            admission=Admission(
+                [lifecycle, InUseProtection(), authorization.escalation_check],
+                certificate_plugins(authorization.may_use_signer),
+            ),
             health=self.health,
             metrics=self.metrics,
             auditor=self._auditor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kapi.controlplane.rbac.bootstrappolicy import node_rules
+from kapi.server.authz.attributes import Attributes
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.fixed import AlwaysAllow, AlwaysDeny
 from kapi.server.authz.node import NodeAuthorizer
@@ -15,6 +16,7 @@ from kapi.server.authz.rbac.rules import Rule
 from kapi.server.authz.superuser import PrivilegedGroup
 
 if TYPE_CHECKING:
+    from kapi.api.user import User
     from kapi.base.clock import Clock
     from kapi.controlplane.authorizationoptions import AuthorizationOptions
     from kapi.registry.catalog import Catalog
@@ -35,6 +37,11 @@ class Authorization:
         self.authorizer = Authorizer(PrivilegedGroup(), *(self._member(mode) for mode in options.modes))
         # Roles and bindings are checked in every mode: one that is stored now may be enforced after a restart.
         self.escalation_check = EscalationCheck(self._policy, self.authorizer)
+
+    async def may_use_signer(self, user: User, verb: str, name: str) -> bool:
+        """Return True if a user may approve or sign for a signer, by its name."""
+        attributes = Attributes(user, verb, "certificates.k8s.io", "*", "signers", name=name)
+        return (await self.authorizer.authorize(attributes)).allowed
 
     async def close(self) -> None:
         """Close what the authorizers hold open."""

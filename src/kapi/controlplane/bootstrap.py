@@ -62,6 +62,11 @@ class Credentials:
     account_key: Path
     """The key that signs tokens of service accounts."""
 
+    @property
+    def authority_files(self) -> KeyPair:
+        """The files of this server's own CA."""
+        return KeyPair(self.authority, self.authority.with_suffix(".key"))
+
     def server_authorities(self) -> bytes:
         """Return the PEM of the certificates with which clients verify this server."""
         own = self.authority.read_bytes()

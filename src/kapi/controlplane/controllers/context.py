@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.base.clock import Clock
+    from kapi.base.tls import KeyPair
     from kapi.cache.watchcache import Event, Item
     from kapi.client.rest import RESTClient
     from kapi.controller.manager import Manager
@@ -42,6 +43,8 @@ class ControllerSettings:
     address: str = ""
     port: int = 0
     """The address and port that this server listens on."""
+    authority_files: KeyPair | None = None
+    """The CA that signs certificates that were approved; without it none are signed."""
     account_key: Path | None = None
     """The private key that signs service account tokens; without it no tokens are issued."""
 

@@ -10,6 +10,9 @@ import structlog
 
 from kapi.controller.manager import LeadershipLost, Manager
 from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.certificates.approving import add_certificate_approving_controller
+from kapi.controlplane.controllers.certificates.cleaner import add_certificate_cleaner_controller
+from kapi.controlplane.controllers.certificates.signing import add_certificate_signing_controller
 from kapi.controlplane.controllers.clusterroleaggregation import add_clusterrole_aggregation_controller
 from kapi.controlplane.controllers.context import ControllerContext
 from kapi.controlplane.controllers.disruption.controller import add_disruption_controller
@@ -80,6 +83,9 @@ CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.DISRUPTION: add_disruption_controller,
     names.SERVICE_CIDR: add_service_cidr_controller,
     names.CLUSTERROLE_AGGREGATION: add_clusterrole_aggregation_controller,
+    names.CERTIFICATE_SIGNING: add_certificate_signing_controller,
+    names.CERTIFICATE_APPROVING: add_certificate_approving_controller,
+    names.CERTIFICATE_CLEANER: add_certificate_cleaner_controller,
 }
 """The function that adds each controller to a context, by name."""
 _NAMES: Final = {add: name for name, add in CONTROLLERS.items()}

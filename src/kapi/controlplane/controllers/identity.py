@@ -46,6 +46,9 @@ ACCOUNTS: Final = {
     names.POD_GARBAGE_COLLECTOR: "pod-garbage-collector",
     names.SERVICE_CIDR: "service-cidrs-controller",
     names.CLUSTERROLE_AGGREGATION: "clusterrole-aggregation-controller",
+    names.CERTIFICATE_SIGNING: "certificate-controller",
+    names.CERTIFICATE_APPROVING: "certificate-controller",
+    names.CERTIFICATE_CLEANER: "certificate-controller",
 }
 """The service account of each controller that has one."""
 

@@ -28,6 +28,9 @@ DISRUPTION: Final = "disruption-controller"
 POD_GARBAGE_COLLECTOR: Final = "pod-garbage-collector-controller"
 SERVICE_CIDR: Final = "service-cidr-controller"
 CLUSTERROLE_AGGREGATION: Final = "clusterrole-aggregation-controller"
+CERTIFICATE_SIGNING: Final = "certificatesigningrequest-signing-controller"
+CERTIFICATE_APPROVING: Final = "certificatesigningrequest-approving-controller"
+CERTIFICATE_CLEANER: Final = "certificatesigningrequest-cleaner-controller"
 
 ALIASES: Final = {
     GARBAGE_COLLECTOR: ("garbagecollector",),
@@ -48,6 +51,9 @@ ALIASES: Final = {
     POD_GARBAGE_COLLECTOR: ("podgc",),
     SERVICE_CIDR: (),
     CLUSTERROLE_AGGREGATION: ("clusterrole-aggregation",),
+    CERTIFICATE_SIGNING: ("csrsigning",),
+    CERTIFICATE_APPROVING: ("csrapproving",),
+    CERTIFICATE_CLEANER: ("csrcleaner",),
 }
 """Every controller, with the names it had in older versions of Kubernetes."""
 

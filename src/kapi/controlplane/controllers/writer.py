@@ -56,6 +56,13 @@ class Writer:
             resource_version=metadata["resourceVersion"] if unchanged else None,
         )
 
+    async def is_allowed(self, review: Object) -> bool:
+        """Ask whether a user may do something: the spec of a SubjectAccessReview."""
+        reviews = GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews")
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": review}
+        answer = await ResourceClient(self._rest, reviews).create(body)
+        return bool(answer.get("status", {}).get("allowed"))
+
     def resource(self, resource: Resource, namespace: str = "") -> ResourceClient:
         """The client of a resource, for all that the methods above do not do."""
         if not reconcile_may_act():

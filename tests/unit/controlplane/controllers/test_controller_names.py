@@ -30,6 +30,6 @@ def test_controllers_are_enabled_by_name(text, on, off):
 
 
 def test_an_unknown_controller_is_refused_with_the_known_names():
-    known = "is not in the list of known controllers: clusterrole-aggregation-controller, disruption-controller, endpoints-controller, "
+    known = "is not in the list of known controllers: certificatesigningrequest-approving-controller, "
     with pytest.raises(OptionError, match=f'^--controllers: "gc" {known}'):
         enabled_controllers("*,-gc")

@@ -1,0 +1,1 @@
+"""The controllers of CertificateSigningRequests: approval of kubelets' requests, signing, and cleaning up."""
