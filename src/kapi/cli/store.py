@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +15,12 @@ from kapi.cli.command import Command, Group, Parser, add_flag
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from kapi.storage.sqlite.repair import Report
     from kapi.storage.sqlite.salvage import Salvage
+
+    Decrypt = Callable[[str, bytes, int], bytes]
 
 _DAMAGED: Final = 1
 _SYSTEM_FIELDS: Final = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
@@ -40,6 +43,12 @@ def _add_repair(parser: Parser) -> None:
 def _add_export(parser: Parser) -> None:
     _add_directory(parser)
     parser.add_argument("file", metavar="FILE", help="the file to write, which must not exist; - for standard output")
+    parser.add_argument(
+        "--encryption-provider-config",
+        type=Path,
+        metavar="FILE",
+        help="the EncryptionConfiguration of the server, if objects are stored encrypted",
+    )
 
 
 def _check(arguments: Namespace) -> int:
@@ -53,7 +62,8 @@ def _repair(arguments: Namespace) -> int:
 
 
 def _export(arguments: Namespace) -> int:
-    return _guarded(lambda: _write_export(arguments.directory, arguments.file))
+    config = arguments.encryption_provider_config
+    return _guarded(lambda: _write_export(arguments.directory, arguments.file, config))
 
 
 def _guarded(run: Any) -> int:
@@ -62,7 +72,7 @@ def _guarded(run: Any) -> int:
 
     try:
         status: int = run()
-    except (StorageUnavailable, OSError) as error:
+    except (StorageUnavailable, OSError, ValueError) as error:
         sys.stderr.write(f"kapi: {error}\n")
         return _DAMAGED
     return status
@@ -113,43 +123,57 @@ def _repair_and_print(directory: Path, *, accepts_loss: bool) -> int:
     return 0
 
 
-def _write_export(directory: Path, file: str) -> int:
+def _write_export(directory: Path, file: str, config: Path | None) -> int:
     from kapi.storage.sqlite.repair import read_whole
 
+    decrypt = _decryption(config)
     found = read_whole(directory)
     if file == "-":
-        count = _write_manifests(found, sys.stdout)
+        failed = _write_manifests(found, decrypt, sys.stdout)
     else:
         # The manifests hold Secrets.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as target:
-            count = _write_manifests(found, target)
-    lost = "".join(f"lost: {key} (revision {position >> 10})\n" for key, position in found.lost_objects.items())
-    sys.stderr.write(f"{lost}exported {count} objects\n")
-    return _DAMAGED if lost else 0
+            failed = _write_manifests(found, decrypt, target)
+    lost = [f"lost: {key} (revision {position >> 10})" for key, position in found.lost_objects.items()]
+    for line in (*lost, *failed):
+        sys.stderr.write(f"{line}\n")
+    return _DAMAGED if lost or failed else 0
 
 
-def _write_manifests(found: Salvage, target: Any) -> int:
-    count = 0
-    for document in _manifests(found):
-        target.write(f"---\n{document}\n")
-        count += 1
-    return count
+def _decryption(config: Path | None) -> Decrypt:
+    """The function that decrypts a value, given its key and revision."""
+    from kapi.storage.encryption.storage import ResourceProviders, decrypted_value
+
+    if config is None:
+        return partial(decrypted_value, ResourceProviders([]))
+    from kapi.controlplane.encryption import read_encryption
+
+    return partial(decrypted_value, read_encryption(config))
 
 
-def _manifests(found: Salvage) -> Iterator[str]:
-    """Each object as one line of JSON, which is YAML too; first those that others need."""
+def _write_manifests(found: Salvage, decrypt: Decrypt, target: Any) -> list[str]:
+    """Write each object as one line of JSON, which is YAML too, first those that others need; returns what failed."""
     import msgspec
 
+    from kapi.storage.interface import StorageDamaged
     from kapi.storage.keys import RESERVATIONS, ROOT
 
+    failed = []
     latest = found.latest
     keys = [key for key in latest if key.startswith(ROOT) and not key.startswith(f"{ROOT}{RESERVATIONS}/")]
     for key in sorted(keys, key=lambda key: (not key.startswith(_FIRST), key)):
-        manifest = msgspec.json.decode(latest[key][3] or b"null")
+        position, _, _, value, _ = latest[key]
+        try:
+            manifest = msgspec.json.decode(decrypt(key, value or b"null", position >> 10))
+        except StorageDamaged as error:
+            failed.append(f"not exported: {error}")
+            continue
         for name in _SYSTEM_FIELDS:
             manifest["metadata"].pop(name, None)
-        yield msgspec.json.encode(manifest).decode()
+        target.write(f"---\n{msgspec.json.encode(manifest).decode()}\n")
+    sys.stderr.write(f"exported {len(keys) - len(failed)} objects\n")
+    return failed
 
 
 STORE: Final = Group(
@@ -160,6 +184,6 @@ STORE: Final = Group(
             "check", "Say what is damaged, with file, key and offset; changes nothing", _add_directory, _check, "DIR"
         ),
         Command("repair", "Repair a damaged store, after a copy of its files", _add_repair, _repair, "[OPTION...] DIR"),
-        Command("export", "Write every whole object as a manifest", _add_export, _export, "DIR FILE"),
+        Command("export", "Write every whole object as a manifest", _add_export, _export, "[OPTION...] DIR FILE"),
     ),
 )

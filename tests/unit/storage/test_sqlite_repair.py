@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import shutil
 import sqlite3
@@ -12,6 +13,8 @@ from damaged_files import ALL, COUNT, FRAME, contents, copy, flip, forget_confir
 from test_sqlite import DRAFT, opened
 
 from kapi.cli.main import run
+from kapi.storage.encryption.providers import AesGcm
+from kapi.storage.encryption.storage import EncryptedStorage, ResourceProviders
 from kapi.storage.interface import Draft
 from kapi.storage.sqlite.mark import read_mark, write_mark
 from kapi.storage.sqlite.pages import Pages, Tree
@@ -270,6 +273,32 @@ def test_objects_are_exported_as_manifests_that_can_be_applied(tmp_path, capsys)
     assert "File exists" in capsys.readouterr().err
     assert run(["store", "export", str(path), "-"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_encrypted_objects_are_exported_with_the_configuration_of_the_server(tmp_path, capsys):
+    path, key = tmp_path / "data", "/registry/core/secrets/default/s"
+    provider = AesGcm("k", b"0" * 32)
+
+    async def scenario():
+        async with opened(path) as store:
+            providers = ResourceProviders([(["secrets"], [provider])])
+            head = b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","resourceVersion":"'
+            await EncryptedStorage(store, providers).put(key, Draft(head, b'"}}'), 0)
+
+    asyncio.run(scenario())
+    assert run(["store", "export", str(path), "-"]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert f"not exported: {key} is encrypted as" in output.err
+    secret = base64.b64encode(b"0" * 32).decode()
+    keys = [{"name": "k", "secret": secret}]
+    rule = {"resources": ["secrets"], "providers": [{"aesgcm": {"keys": keys}}]}
+    config = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [rule]}
+    (tmp_path / "config").write_text(json.dumps(config))
+    (tmp_path / "config").chmod(0o600)
+    options = ["--encryption-provider-config", str(tmp_path / "config")]
+    assert run(["store", "export", *options, str(path), "-"]) == 0
+    assert json.loads(capsys.readouterr().out.removeprefix("---\n"))["metadata"] == {"name": "s"}
 
 
 def test_every_row_is_read_without_sqlite(tmp_path):

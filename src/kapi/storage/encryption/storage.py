@@ -173,15 +173,20 @@ class EncryptedStorage:
             self._written_with.pop(key, None)
 
     def _value(self, key: str, stored: bytes, revision: int) -> bytes:
-        if not stored.startswith(PREFIX):
-            return stored
-        for provider in self._providers.of(key):
-            if provider.prefix and stored.startswith(provider.prefix):
-                # A store puts the revision where the draft says: at the end of what is encrypted.
-                try:
-                    plain = provider.decrypt(key, stored.removesuffix(b"%d" % revision))
-                except DecryptionError as error:
-                    raise StorageDamaged(f"{key}: {error}") from None
-                return revisionslot.fill(plain, revision)
-        name = b":".join(stored.split(b":", 5)[:5]).decode(errors="replace")
-        raise StorageDamaged(f"{key} is encrypted as {name}, for which the configuration has no key")
+        return decrypted_value(self._providers, key, stored, revision)
+
+
+def decrypted_value(providers: ResourceProviders, key: str, stored: bytes, revision: int) -> bytes:
+    """The value that was written at a revision, from what a store holds of it; `StorageDamaged` if that fails."""
+    if not stored.startswith(PREFIX):
+        return stored
+    for provider in providers.of(key):
+        if provider.prefix and stored.startswith(provider.prefix):
+            # A store puts the revision where the draft says: at the end of what is encrypted.
+            try:
+                plain = provider.decrypt(key, stored.removesuffix(b"%d" % revision))
+            except DecryptionError as error:
+                raise StorageDamaged(f"{key}: {error}") from None
+            return revisionslot.fill(plain, revision)
+    name = b":".join(stored.split(b":", 5)[:5]).decode(errors="replace")
+    raise StorageDamaged(f"{key} is encrypted as {name}, for which the configuration has no key")
