@@ -14,9 +14,14 @@ def add_authorization_options(parser: Parser) -> None:
     group = parser.add_argument_group("authorization")
     group.add_argument(
         "--authorization-mode",
-        default="Node,RBAC",
         metavar="MODE,...",
         help="who is asked, in order: AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook (default: Node,RBAC)",
+    )
+    group.add_argument(
+        "--authorization-config",
+        type=Path,
+        metavar="FILE",
+        help="an AuthorizationConfiguration with the authorizers in order, instead of the other options",
     )
     group.add_argument(
         "--authorization-webhook-config-file",
@@ -27,7 +32,6 @@ def add_authorization_options(parser: Parser) -> None:
     for name, default, what in (("authorized", "5m", "allowed"), ("unauthorized", "30s", "did not allow")):
         group.add_argument(
             f"--authorization-webhook-cache-{name}-ttl",
-            default=default,
             metavar="DURATION",
             help=f"the time for which answers of the webhook that {what} are remembered (default: {default})",
         )

@@ -15,7 +15,7 @@ from kapi.base.log import configure
 from kapi.base.loop import run as run_loop
 from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
-from kapi.controlplane.authorizationoptions import DEFAULT_MODES, parse_authorization
+from kapi.controlplane.authorizationoptions import parse_authorization
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.controllers.names import enabled_controllers
 from kapi.controlplane.options import (
@@ -66,10 +66,11 @@ def run(
     tls_cert_file: Path | None = None,
     tls_private_key_file: Path | None = None,
     tls_san: Sequence[str] = (),
-    authorization_mode: str = ",".join(DEFAULT_MODES),
+    authorization_mode: str | None = None,
+    authorization_config: Path | None = None,
     authorization_webhook_config_file: Path | None = None,
-    authorization_webhook_cache_authorized_ttl: str = "5m",
-    authorization_webhook_cache_unauthorized_ttl: str = "30s",
+    authorization_webhook_cache_authorized_ttl: str | None = None,
+    authorization_webhook_cache_unauthorized_ttl: str | None = None,
     **authentication: Any,
 ) -> int:
     """Run until stopped; returns the exit status. `authentication` are fields of `AuthenticationOptions`."""
@@ -102,10 +103,11 @@ def run(
             serving_names=tuple(tls_san),
             authentication=AuthenticationOptions(**authentication),
             authorization=parse_authorization(
-                authorization_mode,
-                authorization_webhook_config_file,
-                authorization_webhook_cache_authorized_ttl,
-                authorization_webhook_cache_unauthorized_ttl,
+                modes=authorization_mode,
+                config_file=authorization_config,
+                webhook_config_file=authorization_webhook_config_file,
+                authorized_ttl=authorization_webhook_cache_authorized_ttl,
+                unauthorized_ttl=authorization_webhook_cache_unauthorized_ttl,
             ),
         )
         configure(log_level, log_format)

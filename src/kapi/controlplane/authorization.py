@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kapi.controlplane.authorizationoptions import MODES
 from kapi.controlplane.rbac.bootstrappolicy import node_rules
 from kapi.server.authz.attributes import Attributes
 from kapi.server.authz.authorizer import Authorizer
@@ -13,6 +14,7 @@ from kapi.server.authz.rbac.authorizer import RbacAuthorizer
 from kapi.server.authz.rbac.escalation import EscalationCheck
 from kapi.server.authz.rbac.policy import Policy
 from kapi.server.authz.rbac.rules import Rule
+from kapi.server.authz.settings import WEBHOOK, AuthorizerConfig, WebhookSettings
 from kapi.server.authz.superuser import PrivilegedGroup
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ class Authorization:
         self._options = options
         self._catalog = catalog
         self._clock = clock
-        self._webhook: WebhookAuthorizer | None = None
+        self._webhooks: list[WebhookAuthorizer] = []
         self._policy = Policy(catalog)
         self._policy.start()
-        self.authorizer = Authorizer(PrivilegedGroup(), *(self._member(mode) for mode in options.modes))
+        self.authorizer = Authorizer(PrivilegedGroup(), *map(self._member, self._configured()))
         # Roles and bindings are checked in every mode: one that is stored now may be enforced after a restart.
         self.escalation_check = EscalationCheck(self._policy, self.authorizer)
 
@@ -45,11 +47,25 @@ class Authorization:
 
     async def close(self) -> None:
         """Close what the authorizers hold open."""
-        if self._webhook is not None:
-            await self._webhook.close()
+        for webhook in self._webhooks:
+            await webhook.close()
 
-    def _member(self, mode: str) -> LocalAuthorizer | RemoteAuthorizer:
-        match mode:
+    def _configured(self) -> list[AuthorizerConfig]:
+        """Return the authorizers that the options name. Raises `ConfigFileError`."""
+        options = self._options
+        if options.config_file is not None:
+            # Imported here: it brings the expression language, which most servers do not need to start.
+            from kapi.server.authz.authorizationconfig import read_authorization_config
+
+            return read_authorization_config(options.config_file, MODES)
+        settings = None
+        if options.webhook_config_file is not None:
+            seconds = (options.webhook_authorized_seconds, options.webhook_unauthorized_seconds)
+            settings = WebhookSettings(options.webhook_config_file, *seconds)
+        return [AuthorizerConfig(mode, settings if mode == WEBHOOK else None) for mode in options.modes]
+
+    def _member(self, config: AuthorizerConfig) -> LocalAuthorizer | RemoteAuthorizer:
+        match config.type:
             case "RBAC":
                 return RbacAuthorizer(self._policy)
             case "Node":
@@ -57,22 +73,26 @@ class Authorization:
                 node.start()
                 return node
             case "Webhook":
-                self._webhook = self._open_webhook()
-                return self._webhook
+                assert config.webhook is not None
+                return self._open_webhook(config.webhook)
             case "AlwaysDeny":
                 return AlwaysDeny()
             case _:
                 return AlwaysAllow()
 
-    def _open_webhook(self) -> WebhookAuthorizer:
+    def _open_webhook(self, settings: WebhookSettings) -> WebhookAuthorizer:
         # Imported here: most servers call no webhook, and its libraries take a while to import.
         from kapi.server.authz.webhook import WebhookAuthorizer
         from kapi.server.webhooks.kubeconfig import read_webhook_config
 
-        assert self._options.webhook_config_file is not None
-        return WebhookAuthorizer(
-            read_webhook_config(self._options.webhook_config_file),
-            authorized_seconds=self._options.webhook_authorized_seconds,
-            unauthorized_seconds=self._options.webhook_unauthorized_seconds,
+        webhook = WebhookAuthorizer(
+            read_webhook_config(settings.kubeconfig),
+            authorized_seconds=settings.authorized_seconds,
+            unauthorized_seconds=settings.unauthorized_seconds,
+            call_seconds=settings.timeout,
+            fails_closed=settings.fails_closed,
+            conditions=settings.conditions,
             clock=self._clock,
         )
+        self._webhooks.append(webhook)
+        return webhook

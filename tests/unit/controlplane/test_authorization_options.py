@@ -14,13 +14,19 @@ BOB = User("bob", ("system:authenticated",))
 ROOT = User("root", ("system:masters",))
 
 
-def parse(modes, file=None, authorized="5m", unauthorized="30s"):
-    return parse_authorization(modes, file, authorized, unauthorized)
+def parse(modes=None, file=None, authorized=None, unauthorized=None, config=None):
+    return parse_authorization(
+        modes=modes,
+        config_file=config,
+        webhook_config_file=file,
+        authorized_ttl=authorized,
+        unauthorized_ttl=unauthorized,
+    )
 
 
 def test_node_and_rbac_are_the_default():
     assert AuthorizationOptions().modes == DEFAULT_MODES == ("Node", "RBAC")
-    assert parse("Node,RBAC") == AuthorizationOptions()
+    assert parse() == parse("Node,RBAC") == AuthorizationOptions()
 
 
 @pytest.mark.parametrize(
@@ -33,6 +39,8 @@ def test_node_and_rbac_are_the_default():
         (("Webhook",), "needs --authorization-webhook-config-file"),
         (("RBAC", "/a/file"), "the file needs the mode"),
         (("Webhook", "/a/file", "soon"), "--authorization-webhook-cache-authorized-ttl: "),
+        (("RBAC", None, None, None, "/a/file"), "--authorization-config can not be specified when"),
+        ((None, None, "5m", None, "/a/file"), "--authorization-config can not be specified when"),
     ],
 )
 def test_mistakes_in_the_flags_are_refused_in_words(arguments, text):

@@ -1,7 +1,7 @@
 """The webhook authorizer: another server decides, by answering a SubjectAccessReview.
 
-Answers are remembered for a while. A webhook that cannot be reached leaves the decision to the other authorizers, with
-an error: a request that none of them allows is then answered with 500, not with 403.
+Answers are remembered for a while. A webhook that cannot be reached leaves the decision to the other authorizers, or
+denies the request, by its failure policy, with an error: such a request is then answered with 500, not with 403.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from kapi.api.selectors import EQUALS
 from kapi.base.clock import SystemClock
 from kapi.base.http import Outbound, OutboundError
 from kapi.codec import json
-from kapi.server.authz.authorizer import AccessRules, Decision, Verdict
+from kapi.server.authz.authorizer import NO_OPINION, AccessRules, Decision, Verdict
+from kapi.server.authz.matchconditions import ConditionError, all_match
 from kapi.server.webhooks.answer import Refused, document
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kapi.api.selectors import Requirement
     from kapi.api.user import User
     from kapi.base.clock import Clock
     from kapi.base.http import Answer, Endpoint
     from kapi.server.authz.attributes import Attributes
+    from kapi.server.authz.matchconditions import MatchCondition
 
 API_VERSION: Final = "authorization.k8s.io/v1"
 AUTHORIZED_SECONDS: Final = 300.0
@@ -60,12 +64,18 @@ class WebhookAuthorizer:
         *,
         authorized_seconds: float = AUTHORIZED_SECONDS,
         unauthorized_seconds: float = UNAUTHORIZED_SECONDS,
+        call_seconds: float = CALL_SECONDS,
+        fails_closed: bool = False,
+        conditions: Sequence[MatchCondition] = (),
         first_backoff: float = FIRST_BACKOFF,
         clock: Clock | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._authorized_seconds = authorized_seconds
         self._unauthorized_seconds = unauthorized_seconds
+        self._call_seconds = call_seconds
+        self._on_error = Verdict.DENY if fails_closed else Verdict.NO_OPINION
+        self._conditions = conditions
         self._first_backoff = first_backoff
         self._clock = clock or SystemClock()
         self._outbound = Outbound()
@@ -76,8 +86,13 @@ class WebhookAuthorizer:
         await self._outbound.close()
 
     async def authorize(self, attributes: Attributes) -> Decision:
-        """Return the decision of the webhook; no opinion and an error when it cannot be had."""
+        """Return the decision of the webhook; that of its failure policy and an error when it cannot be had."""
         spec = review_spec(attributes)
+        try:
+            if not all_match(self._conditions, spec):
+                return NO_OPINION
+        except ConditionError as error:
+            return Decision(self._on_error, error=str(error))
         key = json.encode(spec)
         known = self._remembered.get(key)
         if known is not None and known.expires > self._clock.monotonic():
@@ -87,7 +102,7 @@ class WebhookAuthorizer:
             status = await self._ask(spec)
         except (OutboundError, Refused) as error:
             _log.warning("authorization webhook failed", url=self._endpoint.url, error=str(error))
-            return Decision(Verdict.NO_OPINION, error=str(error))
+            return Decision(self._on_error, error=str(error))
         decision = _decision(status)
         if len(key) < MAX_REMEMBERED_LENGTH:
             self._remember(key, decision)
@@ -114,7 +129,7 @@ class WebhookAuthorizer:
         backoff = self._first_backoff
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                answer = await self._outbound.post(self._endpoint, body, seconds=CALL_SECONDS, limit=ANSWER_BYTES)
+                answer = await self._outbound.post(self._endpoint, body, seconds=self._call_seconds, limit=ANSWER_BYTES)
             except OutboundError:
                 if attempt == ATTEMPTS:
                     raise
