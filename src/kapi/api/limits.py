@@ -93,6 +93,9 @@ AUDIT_ID_LENGTH: Final = 256
 """Characters kept of an `Audit-Id` header, which is copied into the response, the audit log and other logs. An id is a
 UUID of 36; kube-apiserver keeps all of it and logs 64."""
 
+TABLE_ROW_CHARACTERS: Final = 256 * 1024
+"""The texts in one row of the Table of a custom kind; what is longer is cut. kube-apiserver shows all of it."""
+
 ACCEPT_CLAUSES: Final = 32
 """Media ranges looked at in an `Accept` header; the rest is ignored."""
 

@@ -6,6 +6,9 @@ import datetime as dt
 
 import pytest
 
+from kapi.api.jsonpath.steps import MAX_TOUCHED
+from kapi.api.limits import TABLE_ROW_CHARACTERS
+from kapi.registry.tables import custom
 from kapi.registry.tables.custom import SCALE_TABLE, custom_table
 
 NOW = dt.datetime(2026, 5, 4, 12, 0, tzinfo=dt.UTC)
@@ -156,3 +159,37 @@ def test_the_table_of_a_scale():
     scale = {"metadata": {"name": "x"}, "spec": {"replicas": 3}, "status": {"replicas": 2}}
     assert [each.name for each in SCALE_TABLE.columns] == ["Name", "Desired", "Available", "Age"]
     assert SCALE_TABLE.cells(scale, NOW) == ["x", 3, 2, None]
+
+
+# -- the cost of a row ------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_of_a_row_share_the_values_that_they_may_search():
+    obj = {"metadata": {"name": "x"}, "spec": {"many": [{"a": 1} for _ in range(MAX_TOUCHED // 10)], "value": "v"}}
+    columns = [column("integer", ".spec.many[*].a") for _ in range(30)]
+    cells = custom_table([*columns, column("string")]).cells(obj, NOW)
+    assert cells[1] == 1
+    assert cells[-2] is None
+    assert cells[-1] == "v", "a plain path searches nothing"
+    assert 1 < cells.count(1) < 10
+
+
+def test_the_texts_of_a_row_are_cut_at_a_size():
+    size = TABLE_ROW_CHARACTERS
+    table = custom_table([column("string", ".spec.value"), column("string", ".spec.text"), column("string")])
+    for value in (["x" * 100] * (size // 50), "x" * (size * 2), {"a": "é" * size}):
+        row = table.cells({"metadata": {"name": "x"}, "spec": {"value": value, "text": "t"}}, NOW)
+        assert len(row[1]) == size + len("...")
+        assert row[1].endswith("...")
+        assert row[2:] == ["...", "..."]
+    fits = table.cells({"metadata": {"name": "x"}, "spec": {"value": "x" * (size - 10), "text": "t"}}, NOW)
+    assert fits[1:] == ["x" * (size - 10), "t", "x" * 9 + "..."]
+
+
+def test_a_value_that_many_columns_show_is_printed_once(monkeypatch):
+    printed = []
+    monkeypatch.setattr(
+        custom, "_encode_sorted", lambda value: printed.append(value) or b"x" * (TABLE_ROW_CHARACTERS + 1)
+    )
+    custom_table([column("string")] * 50).cells({"metadata": {"name": "x"}, "spec": {"value": [1]}}, NOW)
+    assert len(printed) == 1

@@ -38,12 +38,13 @@ class Path:
         is_plain = len(actions) == 1 and len(names) == len(actions[0])
         self._find = _through(names) if is_plain else _stepwise(actions)
 
-    def find(self, obj: Any) -> list[Any]:
+    def find(self, obj: Any, effort: Effort | None = None) -> list[Any]:
         """The values at the path, in order; missing keys lead to nothing. Raises JSONPathError for what does not fit.
 
-        What does not fit is an index outside its list, a filter on what is no list, a comparison of unlike values.
+        What does not fit is an index outside its list, a filter on what is no list, a comparison of unlike values, and
+        a search that touches more values than the effort allows, which may be shared with other searches.
         """
-        return self._find(obj)
+        return self._find(obj, effort)
 
 
 def compile_path(text: str) -> Path:
@@ -58,10 +59,10 @@ def simple_path(text: str) -> tuple[str, ...]:
     return tuple(text.removeprefix(".").split("."))
 
 
-def _through(names: list[str]) -> Callable[[Any], list[Any]]:
+def _through(names: list[str]) -> Callable[[Any, Effort | None], list[Any]]:
     """The common case: one name after the other."""
 
-    def find(obj: Any) -> list[Any]:
+    def find(obj: Any, _effort: Effort | None) -> list[Any]:
         for name in names:
             if not isinstance(obj, dict) or name not in obj:
                 return []
@@ -71,9 +72,9 @@ def _through(names: list[str]) -> Callable[[Any], list[Any]]:
     return find
 
 
-def _stepwise(actions: Sequence[Sequence[Step]]) -> Callable[[Any], list[Any]]:
-    def find(obj: Any) -> list[Any]:
-        effort = Effort()
+def _stepwise(actions: Sequence[Sequence[Step]]) -> Callable[[Any, Effort | None], list[Any]]:
+    def find(obj: Any, effort: Effort | None) -> list[Any]:
+        effort = effort or Effort()
         # Only what the first action finds is used, but a later one that fails spoils it.
         first, *_ = [steps.run(action, [obj], effort) for action in actions]
         return first

@@ -3,6 +3,9 @@
 A definition gives each column a name, a type and a JSONPath; here that becomes a `Table` like those of the built-in
 kinds. The texts in cells are those of kube-apiserver, which prints as Go does: `<no value>` for a null, `1e+06` for the
 fraction 1000000.0, compact JSON for anything with parts.
+
+All cells of a row together search a bounded number of values and have a bounded size: a definition may have any number
+of columns, each of which could show the whole object.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import msgspec
 from kapi.api.duration import human_duration
 from kapi.api.go.times import BadTime, canonical_time
 from kapi.api.jsonpath.path import JSONPathError, compile_path
+from kapi.api.jsonpath.steps import Effort
+from kapi.api.limits import TABLE_ROW_CHARACTERS
 from kapi.api.meta import parse_time
 from kapi.registry.tables import cells
 from kapi.registry.tables.table import AGE, NAME, Column, Table
@@ -27,8 +32,10 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
 
     Cell = Callable[[Any, dt.datetime], Any]
+    Reader = Callable[[Object, dt.datetime, "_Budget"], Any]
 
 _encode_text = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 _MAX_INT64: Final = 2**63 - 1
 _MIN_INT64: Final = -(2**63)
@@ -47,7 +54,7 @@ def custom_table(columns: Sequence[Object]) -> Table:
     Never fails: from the first column whose path cannot be read on, columns are left out, as by kube-apiserver.
     """
     shown = [NAME]
-    readers: list[Callable[[Object, dt.datetime], Any]] = []
+    readers: list[Reader] = []
     for column in columns or _DEFAULT:
         try:
             path = compile_path(column["jsonPath"])
@@ -57,7 +64,8 @@ def custom_table(columns: Sequence[Object]) -> Table:
         readers.append(_reader(path, _CELLS.get(column["type"], _no_cell)))
 
     def row(obj: Object, now: dt.datetime) -> list[Any]:
-        return [cells.name(obj), *[read(obj, now) for read in readers]]
+        budget = _Budget()
+        return [cells.name(obj), *[read(obj, now, budget) for read in readers]]
 
     return Table(shown, row)
 
@@ -73,16 +81,41 @@ def _column(column: Object) -> Column:
     )
 
 
-def _reader(path: Path, cell: Cell) -> Callable[[Object, dt.datetime], Any]:
+class _Budget:
+    """What the cells of one row may still cost."""
+
+    __slots__ = ("characters", "effort")
+
+    def __init__(self) -> None:
+        self.effort = Effort()
+        self.characters = TABLE_ROW_CHARACTERS
+
+    def cut(self, text: str) -> str:
+        """The text as far as there is space for it."""
+        if len(text) > self.characters:
+            text = f"{text[: self.characters]}..."
+        self.characters = max(self.characters - len(text), 0)
+        return text
+
+
+def _reader(path: Path, cell: Cell) -> Reader:
     """The function that makes one cell: from the first value found, or null."""
     find = path.find
 
-    def read(obj: Object, now: dt.datetime) -> Any:
+    def read(obj: Object, now: dt.datetime, budget: _Budget) -> Any:
         try:
-            found = find(obj)
+            found = find(obj, budget.effort)
         except JSONPathError:
             return None
-        return cell(found[0], now) if found else None
+        if not found:
+            return None
+        value = found[0]
+        if isinstance(value, dict | list) and cell is _string:
+            # Printing as Go does is slow: what is cut anyway is printed as msgspec does, or not at all.
+            whole = _encode_sorted(value) if budget.characters else b"{}"
+            return budget.cut(whole.decode() if len(whole) > budget.characters else cell(value, now))
+        shown = cell(value, now)
+        return budget.cut(shown) if type(shown) is str else shown
 
     return read
 
