@@ -82,8 +82,8 @@ PATCH_OPERATIONS: Final = 10_000
 PATCH_COPY_BYTES: Final = BODY_BYTES
 """What the `copy` operations of one JSON patch may add up to."""
 
-PATCH_MOVED_ITEMS: Final = 20_000_000
-"""Items of lists that the operations of one JSON patch may move, by inserting and removing before them: 10 ms."""
+PATCH_MOVED_ITEMS: Final = 100_000_000
+"""Items of lists that the operations of one JSON patch may move, by inserting and removing before them: 100 ms."""
 
 SELECTOR_TERMS: Final = 1000
 """Terms of a label or field selector in a URL, and values of its `in` and `notin`. kube-apiserver has no limit; URLs
