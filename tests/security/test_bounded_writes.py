@@ -178,3 +178,17 @@ async def test_an_object_with_many_errors_is_refused_with_a_short_answer(api, fi
         assert answer.error[:2] == (422, "Invalid")
         assert answer.message.endswith(" more errors]")
         assert len(answer.raw) < 4 * REPORTED_ERROR_BYTES
+
+
+@served
+async def test_a_conflict_over_many_fields_names_the_first_and_counts_the_others(api):
+    def config(value):
+        data = {f"key-{number:04}": value for number in range(2000)}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
+
+    assert (await api.patch(f"{CM}/c", config("a"), APPLY, fieldManager="one")).status == 201
+    conflict = await api.patch(f"{CM}/c", config("b"), APPLY, fieldManager="two")
+    assert conflict.error[:2] == (409, "Conflict")
+    assert conflict.message.startswith('Apply failed with 2000 conflicts: conflicts with "one":\n- .data.key-0000\n')
+    assert conflict.message.endswith(f".data.key-{REPORTED_ERRORS - 1:04}\nand {2000 - REPORTED_ERRORS} more")
+    assert len(conflict.json["details"]["causes"]) == REPORTED_ERRORS

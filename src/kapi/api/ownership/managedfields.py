@@ -17,6 +17,7 @@ import msgspec
 
 from kapi.api.errors import BadRequest, Conflict, PlainError
 from kapi.api.go.text import quote
+from kapi.api.limits import REPORTED_ERRORS
 from kapi.api.meta import format_time
 from kapi.api.ownership import fieldset
 from kapi.api.ownership.apply import (
@@ -364,25 +365,22 @@ def _text(obj: Object, key: str) -> str:
 
 
 def _conflict(found: dict[FieldOwner, FieldSet]) -> Conflict:
-    """The answer to an apply that would change what others own."""
+    """The answer to an apply that would change what others own; of very many fields it names the first."""
     by_owner = [(owner, list(fieldset.paths(found[owner]))) for owner in sorted(found, key=_identity)]
-    causes = [
-        {
-            "reason": "FieldManagerConflict",
-            "message": f"conflict with {_shown(owner)}",
-            "field": fieldset.text(path),
-        }
-        for owner, paths in by_owner
-        for path in paths
-    ]
-    if len(causes) == 1:
+    count = sum(len(paths) for _, paths in by_owner)
+    causes: list[dict[str, str]] = []
+    lines: list[str] = []
+    for owner, paths in by_owner:
+        named = [fieldset.text(path) for path in paths[: REPORTED_ERRORS - len(causes)]]
+        if named:
+            lines += (f"conflicts with {_shown(owner)}:", *(f"- {field}" for field in named))
+        what = f"conflict with {_shown(owner)}"
+        causes += ({"reason": "FieldManagerConflict", "message": what, "field": field} for field in named)
+    if count == 1:
         message = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
-        lines = []
-        for owner, paths in by_owner:
-            lines.append(f"conflicts with {_shown(owner)}:")
-            lines += (f"- {fieldset.text(path)}" for path in paths)
-        message = f"{len(causes)} conflicts: " + "\n".join(lines)
+        more = [f"and {count - len(causes)} more"] if count > len(causes) else []
+        message = f"{count} conflicts: " + "\n".join(lines + more)
     return Conflict(f"Apply failed with {message}", details={"causes": causes})
 
 
