@@ -133,7 +133,7 @@ def decode(data: bytes) -> Any:
     Raises:
         DecodeError: the document is malformed, or breaks a limit.
     """
-    if nests_deeper(data, JSON_DEPTH):
+    if data.count(b"{") + data.count(b"[") > JSON_DEPTH and nests_deeper(data, JSON_DEPTH):
         raise DecodeError("exceeded max depth")
     try:
         value = _decode(data)

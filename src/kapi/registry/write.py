@@ -161,7 +161,8 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
         await scope.record_owners(write, write.field_managers, obj)
     entries = metadata.get("managedFields")
     await write.admission.mutate(write, obj, None if old is None else scope.admitted(old))
-    _check_size(write, scope, obj)
+    if nests_deeper(_check_size(write, scope, obj), OBJECT_DEPTH):
+        raise _too_deep()
     _check_after_admission(write, obj["metadata"], entries)
     return obj if item is None else scope.merge(write, obj, item)
 
@@ -182,10 +183,11 @@ def _defaulted(write: Write, source: Source, scope: UpdateScope, wanted: Object)
     return obj
 
 
-def _check_size(write: Write, scope: UpdateScope, obj: HubObject) -> None:
-    """Refuse an object that is too large or too deep to be stored before any further work that grows with its size.
+def _check_size(write: Write, scope: UpdateScope, obj: HubObject) -> bytes:
+    """Refuse an object that is too large to be stored before any further work that grows with its size.
 
-    The store checks the bytes that it is given once more. The digits of a resourceVersion are not among them.
+    Returns the part that is stored as JSON. The store checks the bytes that it is given once more. The digits of a
+    resourceVersion are not among them.
     """
     try:
         data = _encode(scope.stored_part(obj))
@@ -194,8 +196,7 @@ def _check_size(write: Write, scope: UpdateScope, obj: HubObject) -> None:
     write.object_bytes = len(data)
     if len(data) > OBJECT_BYTES + MAX_REVISION_DIGITS:
         raise _too_large(write, scope, obj)
-    if nests_deeper(data, OBJECT_DEPTH):
-        raise _too_deep()
+    return data
 
 
 def _too_large(write: Write, scope: UpdateScope, obj: HubObject) -> ApiError:

@@ -72,7 +72,9 @@ def _compare(shape: Shape, old: Any, new: Any, depth: int = 0) -> Changes | None
         return (None, None, _all(shape, new))
     if new is _MISSING:
         return (_all(shape, old), None, None)
-    if _is_compared_whole(depth) and same(shape, old, new):
+    # Comparing values as a whole is the fast way to see that nothing changed. But a change in the last place of a large
+    # value at depth 200 would be looked for 200 times; so in deep objects it is done at powers of two only.
+    if (depth < _ORDINARY_DEPTH or not depth & (depth - 1)) and same(shape, old, new):
         return None
     kind = shape.kind
     if kind == ANY:
@@ -86,15 +88,6 @@ def _compare(shape: Shape, old: Any, new: Any, depth: int = 0) -> Changes | None
     if kind == STRUCT:
         return _compare_structs(shape, old or {}, new or {}, depth + 1)
     return _compare_lists(shape, old or [], new or [], depth + 1)
-
-
-def _is_compared_whole(depth: int) -> bool:
-    """Return True if values at this depth are compared as a whole before they are walked.
-
-    It is the fast way to see that nothing changed. But a change in the last place of a large value at depth 200 would
-    be looked for 200 times; so below the depth of ordinary objects it is done at powers of two only.
-    """
-    return depth < _ORDINARY_DEPTH or not depth & (depth - 1)
 
 
 def _compare_types(before: Shape, after: Shape, old: Any, new: Any) -> Changes:
