@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 GENERATE_ATTEMPTS = 8
 MAX_REVISION_DIGITS = 19
 
-_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_SYSTEM_FIELDS = frozenset({"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"})
 _DUPLICATE_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, "
     "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
@@ -173,8 +173,8 @@ def _defaulted(write: Write, source: Source, scope: UpdateScope, wanted: Object)
     _check_size(write, scope, obj)
     metadata, old = obj["metadata"], write.old
     if old is None:
-        for key in _SYSTEM_FIELDS:
-            metadata.pop(key, None)
+        for key in _SYSTEM_FIELDS.intersection(metadata):
+            del metadata[key]
         write.name = metadata.get("name", "")
     if not source.is_patch:  # as in kube-apiserver, which checks a patched object once, after admission
         _drop_duplicate_owners(write, metadata, "")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from kind_support import all_strategies, created, updated
+import copy
 
+import pytest
+from every_route import STORED
+from kind_support import NOW, all_strategies, created, updated
+from valid_objects import valid
+
+from kapi.api.limits import OBJECT_BYTES
+from kapi.registry.request import Write
 from kapi.registry.strategy import Strategy
 
 STRATEGIES = all_strategies()
+RESOURCES = [one for one in STORED if one.version == one.store.gvk.version]
 
 # u: refuses an update without resourceVersion, c: PUT creates, g: has a generation, s: has /status,
 # d: a final delete answers with the object, m: /status keeps all metadata
@@ -122,3 +129,30 @@ def test_a_kind_is_validated_by_its_own_rules_or_else_by_its_schema(key):
     strategy = STRATEGIES[key]
     has_rules = type(strategy).validate_create is not Strategy.validate_create
     assert strategy.validates_by_schema is not has_rules
+
+
+class Unreadable:
+    """A Lookup that must not be read."""
+
+    def get(self, resource, namespace, name):
+        raise AssertionError(f"{resource} was read")
+
+    def list(self, resource, namespace="", *, ending=""):
+        raise AssertionError(f"{resource} was read")
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: f"{one.group}/{one.kind}")
+def test_a_kind_that_is_validated_in_a_thread_reads_no_other_objects(resource):
+    """The watch caches belong to the event loop."""
+    strategy = resource.store.strategy
+    if strategy.validates_off_loop_from > OBJECT_BYTES:
+        assert resource.kind in {"PriorityClass", "Service"}
+        return
+    write = Write("CREATE", resource, lookup=Unreadable(), now=NOW)
+    obj = copy.deepcopy(valid(resource))
+    obj["metadata"].setdefault("namespace", "default")
+    strategy.default(obj)
+    strategy.validate_create(write, obj)
+    strategy.validate_update(write, obj, copy.deepcopy(obj))
+    strategy.validate_status(write, obj, copy.deepcopy(obj))
+    strategy.warnings(obj, None)
