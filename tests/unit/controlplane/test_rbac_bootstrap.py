@@ -8,6 +8,7 @@ import pytest
 from api_client import served
 from kapi.controlplane.rbac.bootstrappolicy import AUTOUPDATE, bootstrap_policy, read_roles
 from kapi.controlplane.rbac.reconciliation import ensure_policy
+from kapi.storage.interface import Draft
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/clusterroles"
@@ -147,3 +148,22 @@ async def test_aggregation_is_added_where_it_is_missing_and_removed_where_there_
     assert (await api.get(f"{ROLES}/view"))["aggregationRule"] == {"clusterRoleSelectors": [own]}
     assert len((await api.get(f"{ROLES}/edit"))["aggregationRule"]["clusterRoleSelectors"]) == 2
     assert "aggregationRule" not in (await api.get(f"{ROLES}/system:basic-user")).json
+
+
+@served
+async def test_nothing_that_is_stored_in_a_default_role_stops_the_start(api):
+    await ensure_policy(api.transport, api.catalog)
+    many = [{"apiGroups": ["g"], "resources": [f"r{number}"], "verbs": ["get"]} for number in range(8000)]
+    assert (await api.patch(f"{ROLES}/system:kube-scheduler", {"rules": many})).status == 200
+    key = "/registry/rbac.authorization.k8s.io/clusterroles/system:basic-user"
+    before = (
+        b'{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"system:basic-user",'
+    )
+    damaged = Draft(before + b'"resourceVersion":"', b'"},"rules":[7]}')
+    await api.storage.put(key, damaged, api.catalog.hub.find(key).revision)
+    await ensure_policy(api.transport, api.catalog)
+    rules = (await api.get(f"{ROLES}/system:kube-scheduler"))["rules"]
+    expected = next(
+        one for one in bootstrap_policy().cluster_roles if one["metadata"]["name"] == "system:kube-scheduler"
+    )
+    assert rules == [*many, *expected["rules"]]

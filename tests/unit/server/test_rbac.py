@@ -8,7 +8,7 @@ from api_client import CM, NS, served
 from kapi.api.user import User
 from kapi.server.authz.attributes import Attributes
 from kapi.server.authz.rbac import authorizer as rbac_authorizer
-from kapi.server.authz.rbac.rules import Rule
+from kapi.server.authz.rbac.rules import Rule, missing_rules
 from kapi.storage.interface import Draft
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -237,3 +237,45 @@ def test_every_subset_of_a_rule_is_decided_alike_with_and_without_compilation():
             wanted = bool({"*", verb} & set(rule_verbs) and {"*", group} & set(rule_groups))
             wanted = wanted and bool(names & set(rule_resources))
             assert rule.allows_resource(verb, group, resource, sub) is wanted
+
+
+@pytest.mark.parametrize(
+    ("owned", "wanted", "missing"),
+    [
+        ([READ], [READ], []),
+        ([READ], [{**READ, "verbs": ["get", "watch"]}], [{**READ, "verbs": ["watch"]}]),
+        ([{**READ, "verbs": ["*"]}], [{**READ, "verbs": ["watch"]}], []),
+        ([READ], [{**READ, "verbs": ["*"]}], [{**READ, "verbs": ["*"]}]),
+        ([{**READ, "resources": ["*/scale"]}], [{**READ, "resources": ["a/scale"]}], []),
+        ([{**READ, "resources": ["a/scale"]}], [{**READ, "resources": ["*/scale"], "verbs": ["get"]}], 1),
+        ([{**READ, "resourceNames": ["a"]}], [{**READ, "resourceNames": ["a"]}], []),
+        ([{**READ, "resourceNames": ["a"]}], [READ], 2),
+        ([READ], [{**READ, "resourceNames": ["a"]}], []),
+        # Two rules cover together what neither covers alone.
+        ([{**READ, "verbs": ["get"]}, {**READ, "verbs": ["list"]}], [READ], []),
+        (
+            [{"nonResourceURLs": ["/a/*"], "verbs": ["get"]}],
+            [{"nonResourceURLs": ["/a/b", "/a/*"], "verbs": ["get"]}],
+            [],
+        ),
+        ([{"nonResourceURLs": ["/a"], "verbs": ["get"]}], [{"nonResourceURLs": ["/a/*"], "verbs": ["get"]}], 1),
+        ([], [{}], []),
+    ],
+)
+def test_missing_rules_are_what_is_wanted_and_not_owned(owned, wanted, missing):
+    found = missing_rules([Rule(rule) for rule in owned], wanted)
+    assert len(found) == missing if isinstance(missing, int) else found == missing
+
+
+@served
+async def test_a_small_role_with_very_many_combinations_is_refused_without_comparing_them(api):
+    granter = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}
+    await api.made(ROLES, role("granter", granter))
+    await api.made(BINDINGS, binding("granter", "granter", BOB))
+    many = [f"r{number}" for number in range(2000)]
+    absurd = role("absurd", {"apiGroups": many, "resources": many, "verbs": many, "resourceNames": many})
+    answer = await api.request("POST", ROLES, absurd, transport=api.user("bob"))
+    assert answer.error[:2] == (403, "Forbidden")
+    assert "too many combinations" in answer.message
+    # Who may do everything may store it.
+    assert (await api.post(ROLES, absurd)).status == 201

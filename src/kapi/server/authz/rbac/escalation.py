@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kapi.registry.request import Write
     from kapi.server.authz.authorizer import Authorizer
     from kapi.server.authz.rbac.policy import Policy
+    from kapi.server.authz.rbac.rules import Rule
 
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
@@ -89,10 +90,10 @@ class EscalationCheck:
 
     def _require(self, write: Write, obj: Object, wanted: Iterable[Any], instead: str = "") -> None:
         """Raise Forbidden unless the user has all the rules that are wanted."""
-        owned: list[Any] = []
+        owned: list[Rule] = []
         errors: list[str] = []
         for grant in self._policy.grants(write.user, write.namespace):
-            owned += [rule.source for rule in grant.rules]
+            owned += grant.rules
             errors += [grant.error] if grant.error else []
         try:
             missing = missing_rules(owned, wanted)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     PolicyRule = Mapping[str, Any]
 
 ALL: Final = "*"
-MAX_COMPARISONS: Final = 100_000
+MAX_COMPARISONS: Final = 50_000
 """A small object can name so many combinations of groups, resources and verbs that comparing all would take hours."""
+
+_FIELDS: Final = ("apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs")
 
 
 class TooManyRules(ValueError):
@@ -69,58 +71,59 @@ class Rule:
             return False
         return path in self._urls or path.startswith(self._prefixes)
 
+    def covers(self, rule: PolicyRule) -> bool:
+        """Return True if the rule allows everything that another one allows."""
+        groups, resources, names, urls, verbs = (rule.get(field) or () for field in _FIELDS)
+        if not (self._all_verbs or self._verbs.issuperset(verbs)):
+            return False
+        if not (self._all_groups or self._groups.issuperset(groups)):
+            return False
+        if not self._all_resources and not all(map(self._covers_resource, resources)):
+            return False
+        if self.names and not (names and self.names.issuperset(names)):
+            return False
+        return all(url in self._urls or url.startswith(self._prefixes) for url in urls)
 
-def missing_rules(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what `wanted` allows and `owned` does not, as rules of one verb and one resource or path each."""
-    return [single for rule in wanted if not _covered(owned, rule) for single in _missing(owned, rule)]
+    def _covers_resource(self, resource: str) -> bool:
+        _, slash, subresource = resource.partition("/")
+        return resource in self._resources or (bool(slash) and f"*/{subresource}" in self._resources)
 
 
-def _covered(owned: Sequence[PolicyRule], rule: PolicyRule) -> bool:
-    """Return True if one of the owned rules covers all of a rule: the common case, without taking it apart."""
-    return any(_covers(owner, rule) for owner in owned)
+def missing_rules(owned: Sequence[Rule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """Return what `wanted` allows and `owned` does not, as rules of one verb and one resource or path each.
+
+    Raises:
+        TooManyRules: there is too much to compare.
+    """
+    missing: list[PolicyRule] = []
+    left = MAX_COMPARISONS
+    for rule in wanted:
+        left -= len(owned)
+        # That one owned rule covers all of it is the common case, and spares taking it apart.
+        if any(owner.covers(rule) for owner in owned):
+            continue
+        left -= _count(rule) * max(len(owned), 1)
+        if left < 0:
+            raise TooManyRules("the rules have too many combinations of groups, resources, verbs and names to compare")
+        missing += [single for single in _singles(rule) if not any(owner.covers(single) for owner in owned)]
+    return missing
 
 
-def _missing(owned: Sequence[PolicyRule], rule: PolicyRule) -> list[PolicyRule]:
-    verbs, names = rule.get("verbs") or (), rule.get("resourceNames") or ()
-    groups, resources, urls = (rule.get(field) or () for field in ("apiGroups", "resources", "nonResourceURLs"))
-    count = (len(groups) * len(resources) * max(len(names), 1) + len(urls)) * len(verbs)
-    if count * max(len(owned), 1) > MAX_COMPARISONS:
-        raise TooManyRules(f"a rule with {count} combinations of groups, resources, verbs and names is too large")
+def _count(rule: PolicyRule) -> int:
+    groups, resources, names, urls, verbs = (len(rule.get(field) or ()) for field in _FIELDS)
+    return (groups * resources * max(names, 1) + urls) * verbs
+
+
+def _singles(rule: PolicyRule) -> list[PolicyRule]:
+    """Return the same as rules of one verb and one resource, name or path each."""
+    groups, resources, names, urls, verbs = (rule.get(field) or () for field in _FIELDS)
     singles: list[PolicyRule] = []
     for group in groups:
         for resource in resources:
             for verb in verbs:
                 single = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
                 singles += [{**single, "resourceNames": [name]} for name in names] if names else [single]
-    singles += [{"nonResourceURLs": [url], "verbs": [verb]} for url in urls for verb in verbs]
-    return [single for single in singles if not _covered(owned, single)]
-
-
-def _covers(owner: PolicyRule, rule: PolicyRule) -> bool:
-    """Return True if an owned rule allows everything that another rule allows."""
-    if not _has_all(owner.get("verbs") or (), rule.get("verbs") or ()):
-        return False
-    if not _has_all(owner.get("apiGroups") or (), rule.get("apiGroups") or ()):
-        return False
-    resources = owner.get("resources") or ()
-    if ALL not in resources:
-        for resource in rule.get("resources") or ():
-            _, slash, subresource = resource.partition("/")
-            if resource not in resources and not (slash and f"*/{subresource}" in resources):
-                return False
-    names = owner.get("resourceNames") or ()
-    if names and not (rule.get("resourceNames") and set(rule["resourceNames"]) <= set(names)):
-        return False
-    urls = owner.get("nonResourceURLs") or ()
-    return all(any(_url_covers(url, path) for url in urls) for path in rule.get("nonResourceURLs") or ())
-
-
-def _has_all(owned: Sequence[str], wanted: Sequence[str]) -> bool:
-    return ALL in owned or set(wanted) <= set(owned)
-
-
-def _url_covers(owned: str, path: str) -> bool:
-    return owned == path or (owned.endswith(ALL) and path.startswith(owned.rstrip(ALL)))
+    return [*singles, *({"nonResourceURLs": [url], "verbs": [verb]} for url in urls for verb in verbs)]
 
 
 def describe_rules(singles: Iterable[PolicyRule]) -> list[str]:
