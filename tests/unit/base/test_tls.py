@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kapi.base import clientca
 from kapi.base.clock import ManualClock, SystemClock
 from kapi.base.tls import (
     BACKDATED,
@@ -259,6 +260,34 @@ def test_handshake_names_the_acceptable_client_authorities(served, version):
     lines = done.stdout.splitlines()
     named = lines[lines.index("Acceptable client certificate CA names") + 1]
     assert named.replace(" ", "") == "CN=test-ca"
+
+
+def test_certificate_of_another_authority_does_not_fail_the_handshake(served, tmp_path):
+    authority, server = served
+    other = Authority.ensure(pair(tmp_path / "other", "ca"), "other")
+    other.ensure_client(pair(tmp_path, "stranger"), "bob")
+    shown = client_context(authority.files.certificate, files=pair(tmp_path, "stranger"))
+    assert shake(server, shown, "localhost") == ("TLSv1.3", "http/1.1")
+
+
+def test_openssl_verifies_where_it_cannot_be_told_not_to(tmp_path, monkeypatch):
+    def unreachable():
+        raise ImportError
+
+    monkeypatch.setattr(clientca, "_library", unreachable)
+    authority = Authority.ensure(pair(tmp_path / "pki", "ca"), "test-ca")
+    other = Authority.ensure(pair(tmp_path / "other", "ca"), "other")
+    authority.ensure_server(pair(tmp_path, "server"), ["localhost"])
+    authority.ensure_client(pair(tmp_path, "client"), "alice")
+    other.ensure_client(pair(tmp_path, "stranger"), "alice")
+    server = server_context(pair(tmp_path, "server"), client_authorities=[authority.files.certificate])
+    known = client_context(authority.files.certificate, files=pair(tmp_path, "client"))
+    assert shake(server, known, "localhost") == ("TLSv1.3", "http/1.1")
+    # In TLS 1.2 a client is told before its handshake ends.
+    stranger = client_context(authority.files.certificate, files=pair(tmp_path, "stranger"))
+    stranger.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        shake(server, stranger, "localhost")
 
 
 def foreign(files, key, name="their-ca", until=3650 * DAY):
