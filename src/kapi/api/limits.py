@@ -41,7 +41,7 @@ REPORTED_ERROR_BYTES: Final = 256 * 1024
 LARGE_BODY_BYTES: Final = 64 * 1024
 """From this size on, a body counts as large: `LARGE_REQUESTS` with such bodies are handled at a time, others wait."""
 
-LARGE_REQUESTS: Final = 4
+LARGE_REQUESTS: Final = 2
 """Decoded, 3 MiB of JSON take up to 100 MiB, and each is a thread that competes with the event loop. A large request is
 nearly all CPU, so more at a time would not be faster."""
 
