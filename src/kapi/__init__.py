@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kapi.controller.manager import Leadership as Leadership
     from kapi.controller.manager import Manager as Manager
     from kapi.controller.objects.conditions import set_condition as set_condition
-    from kapi.controller.objects.finalizer import add_finalizer as add_finalizer
+    from kapi.controller.objects.finalizer import ensure_finalizer as ensure_finalizer
     from kapi.controller.objects.finalizer import remove_finalizer as remove_finalizer
     from kapi.controller.objects.ownership import set_controller_reference as set_controller_reference
     from kapi.controller.objects.ownership import set_owner_reference as set_owner_reference
@@ -68,8 +68,8 @@ _HOMES = {
     "Scale": "kapi.api.crd",
     "SharedInformerFactory": "kapi.informer.factory",
     "TerminalError": "kapi.controller.reconcile",
-    "add_finalizer": "kapi.controller.objects.finalizer",
     "definition": "kapi.api.crd",
+    "ensure_finalizer": "kapi.controller.objects.finalizer",
     "is_deleting": "kapi.api.access",
     "remove_finalizer": "kapi.controller.objects.finalizer",
     "resource": "kapi.api.crd",
@@ -102,8 +102,8 @@ __all__ = [
     "SharedInformerFactory",
     "TerminalError",
     "__version__",
-    "add_finalizer",
     "definition",
+    "ensure_finalizer",
     "is_deleting",
     "remove_finalizer",
     "resource",

@@ -5,10 +5,11 @@ import datetime as dt
 import msgspec
 import pytest
 
-from kapi.api.builtin import core_v1, meta_v1
+from kapi import CustomResource, Model, resource
+from kapi.api.builtin import apps_v1, core_v1, meta_v1
 from kapi.base.clock import ManualClock
 from kapi.controller.objects.conditions import find_condition, is_true, remove_condition, set_condition
-from kapi.controller.objects.finalizer import add_finalizer, has_finalizer, remove_finalizer
+from kapi.controller.objects.finalizer import add_finalizer, discard_finalizer, has_finalizer
 from kapi.controller.objects.ownership import (
     AlreadyOwnedError,
     is_controlled_by,
@@ -119,9 +120,9 @@ def test_finalizers_are_added_once_and_removed_once(make):
     assert add_finalizer(obj, "example.com/y") is True
     assert has_finalizer(obj, "example.com/x")
     assert msgspec.to_builtins(obj)["metadata"]["finalizers"] == ["example.com/x", "example.com/y"]
-    assert remove_finalizer(obj, "example.com/x") is True
-    assert remove_finalizer(obj, "example.com/x") is False
-    assert remove_finalizer(obj, "example.com/y") is True
+    assert discard_finalizer(obj, "example.com/x") is True
+    assert discard_finalizer(obj, "example.com/x") is False
+    assert discard_finalizer(obj, "example.com/y") is True
     assert "finalizers" not in msgspec.to_builtins(obj)["metadata"]
 
 
@@ -132,7 +133,7 @@ def test_an_object_without_metadata_can_be_given_a_finalizer():
 
 
 TIMES = [
-    [],
+    [{"type": "Other", "status": "True"}],
     [
         meta_v1.Condition(
             type="Other", status="True", reason="R", message="", last_transition_time="2026-01-01T00:00:00Z"
@@ -165,3 +166,53 @@ def test_the_time_of_a_condition_moves_when_its_status_does(start):
     assert remove_condition(conditions, "Ready") is True
     assert remove_condition(conditions, "Ready") is False
     assert not is_true(conditions, "Ready")
+
+
+class Reason(Model):
+    """A class of conditions of an operator's own."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    observed_generation: int | None = None
+    last_transition_time: str = ""
+
+
+class LampStatus(Model):
+    conditions: list[Reason] = msgspec.field(default_factory=list)
+
+
+@resource("helpers.example.com/v1")
+class Lamp(CustomResource, kw_only=True):
+    status: LampStatus | None = None
+
+
+def test_a_condition_in_an_empty_list_is_an_instance_of_a_class():
+    conditions = []
+    assert set_condition(conditions, "Ready", True, reason="Done")
+    assert isinstance(conditions[0], meta_v1.Condition)
+    assert set_condition(other := [], "Ready", True, reason="Done", cls=dict)
+    assert other[0]["status"] == "True"
+
+
+def test_a_condition_of_an_object_is_of_the_class_that_the_objects_class_says():
+    lamp = Lamp()
+    assert set_condition(lamp, "Ready", True, reason="Done", observed_generation=3)
+    assert not set_condition(lamp, "Ready", True, reason="Done", observed_generation=3)
+    assert isinstance(lamp.status.conditions[0], Reason)
+    assert is_true(lamp.status.conditions, "Ready")
+    deployment = apps_v1.Deployment()
+    assert set_condition(deployment, "Available", True, reason="Done", cls=meta_v1.Condition)
+    assert deployment.status.conditions[0].type == "Available"
+
+
+def test_a_condition_of_a_dictionary_is_a_dictionary():
+    obj = {"metadata": {"name": "a"}}
+    assert set_condition(obj, "Ready", False, reason="Starting")
+    assert obj["status"]["conditions"][0]["status"] == "False"
+
+
+def test_an_object_of_a_class_without_conditions_is_refused():
+    with pytest.raises(TypeError, match="ConfigMap has no field status, so it has no conditions"):
+        set_condition(core_v1.ConfigMap(), "Ready", True, reason="Done")

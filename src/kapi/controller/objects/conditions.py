@@ -1,19 +1,29 @@
 """Conditions in a status: one entry per type, and a time that moves only when the entry's status does.
 
-For lists of dictionaries and lists of `metav1` Condition instances (or any class with the same fields). A list is
-changed in place; nothing is sent anywhere.
+    set_condition(network, "Ready", True, reason="Done")
+    await client.update_status(network)
+
+For objects and for lists of conditions: dictionaries, `metav1` Condition instances, or any class with the same fields.
+They are changed in place; nothing is sent anywhere.
 """
 
 from __future__ import annotations
 
+import functools
+import types
+import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
+from kapi.api.builtin.meta_v1 import Condition
 from kapi.api.meta import format_time
 from kapi.base.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kapi.api.access import AnyObject
     from kapi.base.clock import Clock
 
 C = TypeVar("C")
@@ -33,7 +43,7 @@ def is_true(conditions: Sequence[Any] | None, kind: str) -> bool:
 
 
 def set_condition(
-    conditions: list[Any],
+    target: AnyObject | list[Any],
     kind: str,
     status: str | bool,
     *,
@@ -41,16 +51,21 @@ def set_condition(
     message: str = "",
     observed_generation: int | None = None,
     clock: Clock | None = None,
+    cls: type[Any] | None = None,
 ) -> bool:
-    """Set a condition; returns True if that changed anything.
+    """Set a condition of an object, or in a list of conditions; returns True if that changed anything.
 
-    A new entry is of the type of the others in the list, a dictionary if there are none.
+    Of an object, `status.conditions` is meant, and made if there is none. A new entry is of the class `cls`; unless
+    given, that of the other entries, else the one that the object's class says, else `metav1` Condition. In an object
+    that is a dictionary entries are dictionaries.
     """
+    conditions, declared = (target, None) if isinstance(target, list) else _conditions_of(target)
     text = status if isinstance(status, str) else TRUE if status else FALSE
     found = find_condition(conditions, kind)
     now = format_time((clock or SystemClock()).now())
     if found is None:
-        conditions.append(_new(conditions, kind, text, reason, message, observed_generation, now))
+        made_of = cls or (type(conditions[0]) if conditions else declared or Condition)
+        conditions.append(_new(made_of, kind, text, reason, message, observed_generation, now))
         return True
     wanted = {"status": text, "reason": reason, "message": message}
     if observed_generation is not None:
@@ -71,9 +86,41 @@ def remove_condition(conditions: list[Any], kind: str) -> bool:
     return changed
 
 
-def _new(others: list[Any], kind: str, status: str, reason: str, message: str, generation: int | None, now: str) -> Any:
-    if others and not isinstance(others[0], dict):
-        cls: Any = type(others[0])
+def _conditions_of(obj: AnyObject) -> tuple[list[Any], type[Any] | None]:
+    """The conditions of an object, made if there are none, and the class of their entries."""
+    if isinstance(obj, dict):
+        status = obj.get("status")
+        if status is None:
+            status = obj["status"] = {}
+        if status.get("conditions") is None:
+            status["conditions"] = []
+        return status["conditions"], dict
+    holder: Any = obj
+    status_type = _field_type(type(obj), "status")
+    if holder.status is None:
+        holder.status = status_type()
+    (entry,) = typing.get_args(_field_type(status_type, "conditions")) or (None,)
+    if holder.status.conditions is None:
+        holder.status.conditions = []
+    # Assigned, so that it counts as set, also when it is the empty list of the class's default.
+    holder.status.conditions = conditions = holder.status.conditions
+    return conditions, entry
+
+
+@functools.cache
+def _field_type(cls: type[Any], name: str) -> Any:
+    """The type of a field, without None."""
+    for field in msgspec.structs.fields(cls):
+        if field.name == name:
+            found = field.type
+            if typing.get_origin(found) in (typing.Union, types.UnionType):
+                (found,) = (part for part in typing.get_args(found) if part is not types.NoneType)
+            return typing.get_args(found)[0] if typing.get_origin(found) is typing.Annotated else found
+    raise TypeError(f"{cls.__qualname__} has no field {name}, so it has no conditions")
+
+
+def _new(cls: type[Any], kind: str, status: str, reason: str, message: str, generation: int | None, now: str) -> Any:
+    if not issubclass(cls, dict):
         return cls(
             type=kind,
             status=status,

@@ -112,7 +112,7 @@ async def _upsert(
             # Spread, so that writers who met once do not meet again.
             await asyncio.sleep(min(_PAUSE * 2**attempt, _MAX_PAUSE) * random.random())  # noqa: S311
         else:
-            _become(obj, answer)
+            become(obj, answer)
             return operation
     raise ValueError(f"attempts is {attempts}: expected one at least")
 
@@ -146,10 +146,22 @@ async def _find(client: Client | CachedClient, obj: Any, *, from_cache: bool) ->
             if from_cache and not isinstance(obj, dict):
                 return await client.get(type(obj), ObjectKey.of(obj))
             client = client.live
-        kind: Any = SCHEME.gvk_of(obj) if isinstance(obj, dict) else type(obj)
-        return await client.get(kind, name_of(obj), namespace=namespace_of(obj) or None)
+        return await _get_live(client, obj)
     except NotFound:
         return None
+
+
+async def find_live(client: Client | CachedClient, obj: Any) -> Any:
+    """Return the object of this kind and name as the server has it, or None."""
+    try:
+        return await _get_live(client.live if isinstance(client, CachedClient) else client, obj)
+    except NotFound:
+        return None
+
+
+async def _get_live(client: Client, obj: Any) -> Any:
+    kind: Any = SCHEME.gvk_of(obj) if isinstance(obj, dict) else type(obj)
+    return await client.get(kind, name_of(obj), namespace=namespace_of(obj) or None)
 
 
 async def _create(client: Client | CachedClient, wanted: Any) -> Any:
@@ -189,7 +201,7 @@ def _has_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _become(obj: Any, answer: Any) -> None:
+def become(obj: Any, answer: Any) -> None:
     """Let the caller's object be the one that the server answered with."""
     if isinstance(obj, dict):
         obj.clear()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kapi.api.errors import Conflict, NotFound
 from kapi.api.meta import format_time, is_deleting, parse_time
-from kapi.controller.objects.finalizer import add_finalizer, has_finalizer, remove_finalizer
+from kapi.controller.objects.finalizer import add_finalizer, discard_finalizer, has_finalizer
 from kapi.controller.reconcile import Request, Result
 from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.context import request_for
@@ -98,7 +98,7 @@ class ServiceCIDRController:
         left = GRACE_SECONDS - (now - begun).total_seconds()
         if left > 0:
             return Result(requeue_after=left)
-        remove_finalizer(service_cidr, FINALIZER)
+        discard_finalizer(service_cidr, FINALIZER)
         await self._context.writer.update(service_cidr)
         return None
 

@@ -181,7 +181,7 @@ def status_of(budget: Object, numbers: BudgetNumbers, disrupted: Mapping[str, st
         and all(before.get(name, 0) == value for name, value in wanted.items())
     ):
         return None
-    set_condition(conditions, CONDITION, status, reason=reason, observed_generation=generation, clock=clock)
+    set_condition(conditions, CONDITION, status, reason=reason, observed_generation=generation, clock=clock, cls=dict)
     return {"conditions": conditions, **wanted, **({"disruptedPods": dict(disrupted)} if disrupted else {})}
 
 
@@ -197,6 +197,7 @@ def failed_status(budget: Object, why: str, clock: Clock) -> Object | None:
         message=why,
         observed_generation=before.get("observedGeneration"),
         clock=clock,
+        cls=dict,
     )
     if not changed and not before.get("disruptionsAllowed"):
         return None

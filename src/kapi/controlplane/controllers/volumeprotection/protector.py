@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kapi.api.errors import Conflict, NotFound
 from kapi.api.meta import is_deleting
-from kapi.controller.objects.finalizer import add_finalizer, has_finalizer, remove_finalizer
+from kapi.controller.objects.finalizer import add_finalizer, discard_finalizer, has_finalizer
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -45,7 +45,7 @@ class Protector:
                 await self._update(obj)
         elif not self._usage.is_used(request, obj):
             self._usage.release(request)
-            remove_finalizer(obj, self._finalizer)
+            discard_finalizer(obj, self._finalizer)
             await self._update(obj)
         return None
 
