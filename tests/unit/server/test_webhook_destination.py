@@ -105,7 +105,7 @@ def test_a_bundle_that_is_not_base64_is_an_error():
 
 def test_a_service_is_called_by_its_name_at_a_ready_endpoint():
     objects = Objects(services=[service()], slices=[endpoint_slice(("10.0.0.7", True))])
-    expected = ("https://hook.apps.svc:443/?timeout=30s", b"CA", ("10.0.0.7", 8443))
+    expected = Endpoint("https://hook.apps.svc:443/?timeout=30s", b"CA", ("10.0.0.7", 8443))
     assert find(objects, bundle=base64.b64encode(b"CA").decode()) == expected
 
 
