@@ -2,7 +2,8 @@
 
 Promises: workers start when every source has been worked through once, so a reconciler sees a full cache. A key is with
 one worker at a time. What a reconciler raises stays with its key: it is logged and counted, and the key comes back,
-later each time, while other keys go on. `stop` lets running reconciles finish; cancelling `run` does not.
+later each time, while other keys go on. A traceback is logged whole once, and then by how often it came again. `stop`
+lets running reconciles finish; cancelling `run` does not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kapi.base.log import ensure_configured
 from kapi.controller.metrics.controller import ControllerMeter
 from kapi.controller.queue import QueueShutDown, RateLimitingQueue
 from kapi.controller.reconcile import Request, Result, as_function, is_terminal
+from kapi.controller.tracebacks import Tracebacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -170,6 +172,7 @@ class Controller:
         """Called before each reconcile, if given: a process that was paused must not act after its lease expired."""
         self.tracing: Tracing | None = None
         """Makes a span of each reconcile, if given."""
+        self._tracebacks = Tracebacks()
         self._stopping = asyncio.Event()
         self._has_run = False
         self._is_warm = False
@@ -371,7 +374,11 @@ class Controller:
             self.queue.add_rate_limited(request, priority=priority)
         # A TerminalError is raised on purpose and explains itself; other errors are logged with their traceback.
         trace = None if terminal and not _is_mistake(error) else error
-        log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=trace)
+        repeated = self._tracebacks.count(error) if trace is not None else 0
+        if repeated:
+            log.error("reconcile failed", error=str(error), terminal=terminal, same_traceback=repeated)
+        else:
+            log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=trace)
 
     def _succeeded(self, request: Request, priority: int, result: Result) -> None:
         priority = priority if result.priority is None else result.priority
