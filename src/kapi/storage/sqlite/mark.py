@@ -157,19 +157,22 @@ class MarkFile:
         self.is_synced = False
         # A slot that is damaged is replaced.
         for _ in _SLOTS:
-            self._put(self.mark._replace(boot=boot_id()))
+            self._put(self.mark._replace(sequence=self.mark.sequence + 1, boot=boot_id()))
 
     def confirm(self, revision: int) -> None:
         """Record that a revision is on disk. Not durable before `sync`, but survives the end of the process."""
-        self._put(self.mark._replace(confirmed=revision))
+        # Not `_replace`, which takes longer than all the rest.
+        store, sequence, reserved, _, is_established, boot = self.mark
+        self._put(Mark(store, sequence + 1, reserved, revision, is_established, boot))
 
     def reserve(self, revision: int) -> None:
         """Reserve the revisions up to this one; durable when this returns."""
-        self._put(self.mark._replace(reserved=max(revision, self.mark.reserved)))
+        reserved = max(revision, self.mark.reserved)
+        self._put(self.mark._replace(sequence=self.mark.sequence + 1, reserved=reserved))
         self.sync()
 
     def _put(self, mark: Mark) -> None:
-        self.mark = mark = mark._replace(sequence=mark.sequence + 1)
+        self.mark = mark
         slot = _pack(mark)
         start = _SLOTS[mark.sequence % 2]
         self._map[start : start + len(slot)] = slot
