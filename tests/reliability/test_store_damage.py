@@ -27,8 +27,8 @@ pytestmark = pytest.mark.slow
 
 COUNT = int(os.environ.get("KAPI_DAMAGES", "0"))
 SEED = int(os.environ.get("KAPI_SEED", "0")) or random.randrange(1, 2**32)
-CUTS = COUNT or 60
-KILLS = COUNT or 6
+CUTS = COUNT or 40
+KILLS = COUNT or 4
 DAMAGES_PER_KILL = 1 if COUNT else 8
 KILL_WORKER = Path(__file__).parents[1] / "unit/storage/sqlite_kill_worker.py"
 
