@@ -14,7 +14,7 @@ from test_sqlite import DRAFT, opened, put_many
 
 from kapi.base.clock import ManualClock
 from kapi.base.failpoint import armed
-from kapi.storage.interface import StorageFailed
+from kapi.storage.interface import StorageDamaged, StorageFailed
 from kapi.storage.sqlite import scrub as sqlite_scrub
 from kapi.storage.sqlite import writer as sqlite_writer
 from kapi.storage.sqlite.openfiles import FilesReplaced
@@ -111,6 +111,25 @@ def test_a_damaged_row_that_is_read_is_reported(tmp_path):
             with pytest.raises(Exception, match="does not match its checksum"):
                 await store.get("/006")
             assert "key /006" in Scrub(store, ManualClock()).check()
+
+    asyncio.run(scenario())
+
+
+def test_a_page_that_cannot_be_read_is_damage_and_not_an_error_of_the_server(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await put_many(store, KEYS)
+            await checkpoint(store)
+            content = (tmp_path / "kapi.db").read_bytes()
+            page = content.index(b"x" * 700 + b"7y") // 4096 * 4096
+            with (tmp_path / "kapi.db").open("r+b") as file:
+                file.seek(page)
+                file.write(b"\xff" * 100)
+            with pytest.raises(StorageDamaged, match="SQLite cannot read it"):
+                await store.get("/006")
+            assert "SQLite cannot read it" in Scrub(store, ManualClock()).check()
+            # Reads of other pages go on.
+            assert (await store.get("/299")).revision == 300
 
     asyncio.run(scenario())
 

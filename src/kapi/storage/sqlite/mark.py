@@ -43,6 +43,7 @@ _SLOT = struct.Struct(">8s32sQQQ?36s")
 _CHECKSUM = struct.Struct(">I")
 _SLOTS = (0, 4096)
 _SIZE = 8192
+_datasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
 
 class Mark(NamedTuple):
@@ -183,7 +184,7 @@ class MarkFile:
         # The same bytes again, as a write: what was stored through the mapping alone would not show in a trace of the
         # system calls, from which the tests simulate power cuts.
         os.pwrite(self._descriptor, _pack(self.mark), _SLOTS[self.mark.sequence % 2])
-        os.fdatasync(self._descriptor)
+        _datasync(self._descriptor)
         self.is_synced = True
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -20,22 +21,20 @@ import structlog
 
 from kapi.base.failpoint import failpoint
 from kapi.storage.feed import Feed
-from kapi.storage.interface import Compacted, Delete, FutureRevision, Put, StorageBusy, StorageFailed
+from kapi.storage.interface import Compacted, Delete, FutureRevision, Put, StorageBusy, StorageDamaged, StorageFailed
 from kapi.storage.ledger import HISTORY_BYTES
 from kapi.storage.operations import validate_operations
-from kapi.storage.sqlite.damage import RowDamaged
+from kapi.storage.sqlite.damage import Damage, RowDamaged
 from kapi.storage.sqlite.file import DATABASE, open_reader
 from kapi.storage.sqlite.openfiles import FilesReplaced
 from kapi.storage.sqlite.reader import read_key, read_log, read_range
 from kapi.storage.sqlite.writer import Commit, Compact, Fail, Stop, Writer
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kapi.storage.interface import Change, Draft, Entry, Follower, Operation, Page, Subscription
-    from kapi.storage.sqlite.damage import Damage
     from kapi.storage.sqlite.writer import Batch, Opened
 
 _Result = TypeVar("_Result")
@@ -217,6 +216,12 @@ class SqliteStorage:
         except RowDamaged as error:
             self.record_damage(error.damage)
             raise
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            damage = Damage(DATABASE, f"SQLite cannot read it: {error}")
+            self.record_damage(damage)
+            raise StorageDamaged(str(damage)) from error
 
     def _with_connection(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """On a reader thread, with the connection of that thread."""
@@ -261,7 +266,8 @@ class SqliteStorage:
         if self._database < 0:
             # Stays open as long as the store: closing it would release the locks that SQLite has on the file.
             self._database = os.open(self._directory / DATABASE, os.O_RDONLY | os.O_CLOEXEC)
-        os.posix_fadvise(self._database, 0, 0, os.POSIX_FADV_DONTNEED)
+        if hasattr(os, "posix_fadvise"):  # Not on macOS.
+            os.posix_fadvise(self._database, 0, 0, os.POSIX_FADV_DONTNEED)
 
     # -- called by the writer, on the loop
 
