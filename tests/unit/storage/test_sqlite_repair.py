@@ -199,6 +199,36 @@ def test_a_damaged_frame_before_a_transaction_that_was_being_written_is_correcte
     assert state(path) == (ALL[:-1], COUNT - 1)
 
 
+def torn_after_last_but_one(path) -> int:
+    """Tear the last transaction; returns the frame that ends the one before."""
+    log = path / "kapi.db-wal"
+    content = bytearray(log.read_bytes())
+    for end in (FRAME + 1488, 1488):
+        content[-end - 512 : -end] = b"\x17" * 512
+    log.write_bytes(content)
+    return frames(path) - 2
+
+
+def test_the_end_of_a_transaction_is_corrected_in_front_of_one_that_was_being_written(tmp_path, crashed):
+    path = copy(crashed, tmp_path)
+    forget_confirmed(path)
+    flip(path / "kapi.db-wal", 32 + (torn_after_last_but_one(path) - 1) * FRAME + 3, bit=1)
+    refused(path)
+    repair(path)
+    assert state(path)[0] == ALL[:-1]
+
+
+def test_the_end_of_a_transaction_that_cannot_be_corrected_is_a_loss(tmp_path, crashed):
+    path = copy(crashed, tmp_path)
+    forget_confirmed(path)
+    end = 32 + (torn_after_last_but_one(path) - 1) * FRAME
+    for within in (1000, 2000, 3000):
+        flip(path / "kapi.db-wal", end + within)
+    refused(path)
+    assert not check(path).is_complete
+    assert not repair(path).revision
+
+
 def test_a_damaged_header_of_the_log_is_corrected(tmp_path, crashed):
     path = copy(crashed, tmp_path)
     flip(path / "kapi.db-wal", 21)

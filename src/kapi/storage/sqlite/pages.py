@@ -50,8 +50,29 @@ class Pages:
         path = directory / DATABASE
         self._database = path.read_bytes() if path.exists() else b""
         self._log = Log.read(directory / LOG)
-        self._frames = dict(_newest_frames(self._log))
+        self._frames: dict[int, int] = {}
+        self.last_commit = 0
+        """The last frame of the log that is used."""
+        self._take_frames()
         self.count = max(len(self._database) // PAGE, max(self._frames, default=0))
+
+    def _take_frames(self) -> None:
+        """Find the newest whole frame of each page, up to the last transaction that ends with a whole frame.
+
+        Frames after a damaged one are verified with the checksum in the header of the frame before.
+        """
+        log = self._log
+        if log.header is None or log.header.page_size != PAGE:
+            return
+        waiting: dict[int, int] = {}
+        for number in range(1, log.count + 1):
+            frame = log.frame(number)
+            if log.is_valid(frame, log.sums_before(number)):
+                waiting[frame.page] = frame.offset + FRAME_HEADER_BYTES
+                if frame.size:
+                    self._frames |= waiting
+                    self.last_commit = number
+                    waiting.clear()
 
     def place(self, number: int) -> tuple[str, int]:
         """The file and the offset of a page."""
@@ -66,23 +87,6 @@ class Pages:
         if number < 1 or len(data) < PAGE:
             raise Unreadable(f"page {number} does not exist")
         return data
-
-
-def _newest_frames(log: Log) -> Iterator[tuple[int, int]]:
-    """Pages and the offsets of their newest whole frames, up to the last transaction that ends with a whole frame.
-
-    Frames after a damaged one are verified with the checksum in the header of the frame before.
-    """
-    if log.header is None or log.header.page_size != PAGE:
-        return
-    waiting: list[tuple[int, int]] = []
-    for number in range(1, log.count + 1):
-        frame = log.frame(number)
-        if log.is_valid(frame, log.sums_before(number)):
-            waiting.append((frame.page, frame.offset + FRAME_HEADER_BYTES))
-            if frame.size:
-                yield from waiting
-                waiting.clear()
 
 
 class Tree:

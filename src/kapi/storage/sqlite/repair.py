@@ -131,8 +131,10 @@ def _examine(directory: Path) -> tuple[Report, Mark | None, Content]:
     found = salvage(directory)
     located = {damage.position for damage in (*found.damages, *found.corrected)}
     damages = [damage for damage in damages if not damage.position or damage.position not in located]
-    report = Report([*damages, *found.damages, *found.corrected], found.lost_objects, _is_complete(found, mark))
-    return report, mark, content
+    # Where a whole transaction follows a damaged frame, the index tells what is missing; otherwise nothing does.
+    is_log_used = content.unreadable < 0 or found.last_commit > content.unreadable > 0
+    is_complete = is_log_used and _is_complete(found, mark)
+    return Report([*damages, *found.damages, *found.corrected], found.lost_objects, is_complete), mark, content
 
 
 def _is_complete(found: Salvage, mark: Mark | None) -> bool:

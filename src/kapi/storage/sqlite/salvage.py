@@ -43,6 +43,8 @@ class Salvage:
     """Rows in which one bit was wrong; they are among `rows`."""
     numbers: Numbers | None = None
     """The content of `meta`, if it is whole."""
+    last_commit: int = 0
+    """The last frame of the write-ahead log that was used."""
     is_certain: bool = True
     """False if neither the table nor its index could be read whole: rows may be lost of which nothing is known."""
 
@@ -68,7 +70,7 @@ class Salvage:
 def salvage(directory: Path) -> Salvage:
     """Read what can be read of the store in a directory."""
     pages = Pages(directory)
-    found = Salvage()
+    found = Salvage(last_commit=pages.last_commit)
     roots = _roots(pages, found)
     table, index = Tree(pages, roots["history"]), Tree(pages, roots["versions"])
     found.numbers = _numbers(Tree(pages, roots["meta"]), found)

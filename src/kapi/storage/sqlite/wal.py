@@ -213,25 +213,25 @@ def fixes(log: Log, number: int) -> Iterator[dict[int, bytes]]:
     return (fix for fix in _fixes(log, number, log.sums_before(number), last) if fix)
 
 
-def _fixes(log: Log, number: int, sums: Sums, last: int) -> Iterator[dict[int, bytes]]:
-    is_boundary = False
+def _fixes(log: Log, number: int, sums: Sums, last: int, *, is_boundary: bool = False) -> Iterator[dict[int, bytes]]:
+    """As `fixes`; `is_boundary` says that the frame before ends a transaction."""
     while number <= last and log.is_valid(frame := log.frame(number), sums):
         number, sums, is_boundary = number + 1, frame.sums, bool(frame.size)
     if number > last:
         yield {}
         return
-    # How the log goes on depends on the checksum in the frame only, which is the same for most ways to correct it. The
-    # ways that need the fewest other corrections come first.
-    rest: dict[bytes, list[dict[int, bytes]]] = {}
-    found = corrections(log, number, sums)
-    for after in {data[16:FRAME_HEADER_BYTES] for data in found}:
+    # How the log goes on depends on the checksum in the frame and on whether it ends a transaction, which are the same
+    # for most ways to correct it. The ways that need the fewest other corrections come first.
+    rest: dict[tuple[bytes, bool], list[dict[int, bytes]]] = {}
+    found = [(data, (data[16:FRAME_HEADER_BYTES], any(data[4:8]))) for data in corrections(log, number, sums)]
+    for after, is_end in {outcome for _, outcome in found}:
         first, second = struct.unpack(">II", after)
-        others = sorted(_fixes(log, number + 1, (first, second), last), key=len)[:MAX_FIXES]
+        others = sorted(_fixes(log, number + 1, (first, second), last, is_boundary=is_end), key=len)[:MAX_FIXES]
         if others:
-            rest[after] = others
-    found = [data for data in found if data[16:FRAME_HEADER_BYTES] in rest]
-    for data in sorted(found, key=lambda data: len(rest[data[16:FRAME_HEADER_BYTES]][0])):
-        yield from ({number: data, **others} for others in rest[data[16:FRAME_HEADER_BYTES]])
+            rest[after, is_end] = others
+    found = [(data, outcome) for data, outcome in found if outcome in rest]
+    for data, outcome in sorted(found, key=lambda one: len(rest[one[1]][0])):
+        yield from ({number: data, **others} for others in rest[outcome])
     if is_boundary and not found:
         yield {}
 
