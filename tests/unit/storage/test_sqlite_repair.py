@@ -331,6 +331,18 @@ def test_encrypted_objects_are_exported_with_the_configuration_of_the_server(tmp
     assert json.loads(capsys.readouterr().out.removeprefix("---\n"))["metadata"] == {"name": "s"}
 
 
+def test_nothing_is_taken_from_a_transaction_that_was_being_written(tmp_path, crashed):
+    path = copy(crashed, tmp_path)
+    log = path / "kapi.db-wal"
+    content = bytearray(log.read_bytes())
+    # The first of its two frames lacks a sector, the one that ends it is whole.
+    content[-FRAME - 2000 : -FRAME - 1488] = b"\x17" * 512
+    log.write_bytes(content)
+    found = salvage(path)
+    assert list(found.latest) == ALL[:-1]
+    assert found.damages == []
+
+
 def test_every_row_is_read_without_sqlite(tmp_path):
     path = tmp_path / "data"
 

@@ -57,22 +57,34 @@ class Pages:
         self.count = max(len(self._database) // PAGE, max(self._frames, default=0))
 
     def _take_frames(self) -> None:
-        """Find the newest whole frame of each page, up to the last transaction that ends with a whole frame.
+        """Find the newest whole frame of each page in the transactions that were synced.
 
-        Frames after a damaged one are verified with the checksum in the header of the frame before.
+        Frames after a damaged one are verified with the checksum in the header of the frame before. A transaction that
+        lacks a frame was synced if frames of another one follow; otherwise it may have been interrupted.
         """
         log = self._log
         if log.header is None or log.header.page_size != PAGE:
             return
         waiting: dict[int, int] = {}
+        incomplete: dict[int, int] = {}
+        end = 0
+        is_whole = True
         for number in range(1, log.count + 1):
             frame = log.frame(number)
-            if log.is_valid(frame, log.sums_before(number)):
-                waiting[frame.page] = frame.offset + FRAME_HEADER_BYTES
-                if frame.size:
+            if frame.salts == log.header.salts and incomplete:
+                self._frames |= incomplete
+                self.last_commit, incomplete = end, {}
+            if not log.is_valid(frame, log.sums_before(number)):
+                is_whole = False
+                continue
+            waiting[frame.page] = frame.offset + FRAME_HEADER_BYTES
+            if frame.size:
+                if is_whole:
                     self._frames |= waiting
                     self.last_commit = number
-                    waiting.clear()
+                else:
+                    incomplete, end = waiting, number
+                waiting, is_whole = {}, True
 
     def place(self, number: int) -> tuple[str, int]:
         """The file and the offset of a page."""
