@@ -33,6 +33,8 @@ _LOADER: Final = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
 _DUMPER: Final = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
 _PAUSE: Final = 256
 """Events after which `encode_pieces` lets its caller pause: about a millisecond."""
+_PIECE: Final = 32 * 1024
+"""Bytes after which it does so too: they may be those of one scalar, after which there is another large one."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _INT64_MAX: Final = 2**63 - 1
 _TAG: Final = "tag:yaml.org,2002:"
@@ -92,30 +94,38 @@ def encode_pieces(obj: Any) -> Iterator[bytes]:
 
     A list may be an iterator, which is read as the document is written.
     """
-    written: list[bytes] = []
-    sink = _Sink(written)
+    sink = _Sink()
     dumper = _DUMPER(sink, width=80, allow_unicode=True)
     try:
         for number, event in enumerate(_events(obj)):
             dumper.emit(event)
-            if number % _PAUSE == 0:
-                yield b"".join(written)
-                written.clear()
+            if number % _PAUSE == 0 or sink.size > _PIECE:
+                yield sink.take()
     finally:
         dumper.dispose()
     # The mark of an end that some scalars need as a whole document.
-    yield b"".join(written).removesuffix(b"...\n")
+    yield sink.take().removesuffix(b"...\n")
 
 
 class _Sink:
     """The file that PyYAML writes to."""
 
-    def __init__(self, written: list[bytes]) -> None:
-        self._written = written
+    def __init__(self) -> None:
+        self.size = 0
+        self._written: list[bytes] = []
 
     def write(self, data: bytes | str) -> None:
         """Append to what is written."""
-        self._written.append(data.encode() if isinstance(data, str) else data)
+        encoded = data.encode() if isinstance(data, str) else data
+        self._written.append(encoded)
+        self.size += len(encoded)
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        taken = b"".join(self._written)
+        self._written.clear()
+        self.size = 0
+        return taken
 
 
 class _Document(NamedTuple):

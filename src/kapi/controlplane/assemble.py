@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from kapi.base.allocator import Trimmer
 from kapi.base.clock import SystemClock
 from kapi.base.log import ensure_configured
 from kapi.controlplane import bootstrap
@@ -180,7 +179,6 @@ class ControlPlane:
         for name, run in (self._auditor.tasks if self._auditor is not None else {}).items():
             supervise(name, run)
         supervise("event-loop-lag", self.metrics.lag.run)
-        supervise("memory-trim", Trimmer().run)
         supervise("file-watch", self._files.run)
         supervise("compaction", self._compactor(storage).run)
         if self._scrub is not None:
