@@ -87,7 +87,7 @@ class Acceptor:
         self._loop.remove_reader(self._sock)
         self._sock.close()
         if self._tls is not None:
-            # Without TLS there is nothing to wait for; such a connection is told by the server.
+            # Without TLS there is nothing to wait for; the server refuses such a connection.
             for task in self._handshakes:
                 task.cancel()
 
@@ -160,7 +160,7 @@ class Acceptor:
                 ssl_shutdown_timeout=limits.shutdown_timeout,
             )
         except OSError as error:
-            # The peer's fault, and its business: it sees the connection end. A timeout is an OSError as well.
+            # The client sees its connection end, so it is not worth a warning. A timeout is an OSError as well.
             log.debug("TLS handshake failed: %s", error)
             sock.close()
 

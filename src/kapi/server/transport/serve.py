@@ -141,7 +141,7 @@ class Server:
     def close_idle(self, address: str = "") -> int:
         """Close the connections that have been idle for the longest, of one address or of all; returns how many.
 
-        It is some of them at a time, because looking at all costs milliseconds, and who needs one needs more.
+        One in a hundred is closed at a time, because looking for them costs milliseconds.
         """
         idle = [
             (since, number, connection)
