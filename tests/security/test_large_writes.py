@@ -56,7 +56,7 @@ def definition(rules):
 
 
 def create_policy(api):
-    yield api.request("POST", POLICIES, policy(20_000))
+    yield api.request("POST", POLICIES, policy(10_000))
 
 
 def create_quota(api):
@@ -73,7 +73,7 @@ def change_config_map(api):
 
 
 def define_rules(api):
-    yield api.request("POST", CRDS, definition(1500))
+    yield api.request("POST", CRDS, definition(600))
     thing = {"apiVersion": "rules.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"p0": "ab"}}
     yield api.request("POST", THINGS, thing)
 
