@@ -32,4 +32,4 @@ def nests_deeper(data: bytes, levels: int) -> bool:
         rest = rest.replace(_OPEN + _CLOSE, b"")
         if rest.count(_OPEN) <= levels - removed:
             return False
-    return max(accumulate(array("b", brackets))) > levels
+    return max(accumulate(array("b", brackets)), default=0) > levels
