@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from .model import Model, parse_path
 from .monitor import CANARY, CANARY_OBJECT, Canary, Log, Process
 
 MIB = 1 << 20
+_LAG = re.compile(r"^kapi_event_loop_lag_longest_seconds (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Statistics:
     compared: int = 0
     events: int = 0
     loop_step: float = 0.0
+    lag: float = 0.0
+    """The longest lag of the event loop by the server's own metric: time on the wall."""
     waits: list = field(default_factory=list)
     memory: list = field(default_factory=list)
 
@@ -239,6 +243,8 @@ class Drive:
         if (answer := await connection.get("/readyz")).status != 200:
             reasons = [await connection.get(f"/readyz/{name}") for name in not_ready(answer).signature.split()]
             self._report(not_ready(answer, f"{[reason.body for reason in reasons]}\n{self.server.log[-6000:]}"))
+        metrics = (await connection.get("/metrics")).body.decode()
+        self.statistics.lag = max(self.statistics.lag, float(_LAG.search(metrics)[1]))
         connection.close()
 
     async def _restart(self):

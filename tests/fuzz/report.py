@@ -43,6 +43,7 @@ def lines(statistics, seed, seconds):
         f"seed {seed}: {statistics.sent} requests of {kinds} kinds in {seconds:.0f} s, {statistics.restarts} restarts",
         f"compared: {statistics.compared} acknowledged writes, {statistics.events} watch events",
         f"longest step of the event loop: {statistics.loop_step * 1000:.0f} ms of CPU",
+        f"longest lag of the event loop, as the server measured it: {statistics.lag * 1000:.0f} ms on the wall",
         f"canary: {len(waits)} requests, p50 {_at(waits, 0.5)}, p99 {_at(waits, 0.99)}, longest {_at(waits, 1)} on the wall",
         f"memory: {memory[0]:.0f} MiB at the start, {max(memory):.0f} at most, {memory[-1]:.0f} at the end",
     ]
