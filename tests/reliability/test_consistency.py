@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import os
 import random
 
 import pytest
@@ -11,12 +12,12 @@ from recorded_load import Recorder, prepare, read_log
 from kapi.testing import history
 
 CLIENTS = 16
-OPERATIONS = 6000
+OPERATIONS = int(os.environ.get("KAPI_OPERATIONS", "6000"))
 KEYS = 50
 
-INCREMENTERS = 20
-INCREMENTS = 50
-COUNTERS = 5
+INCREMENTERS = int(os.environ.get("KAPI_INCREMENTERS", "20"))
+INCREMENTS = int(os.environ.get("KAPI_INCREMENTS", "50"))
+COUNTERS = 10 if INCREMENTERS > 20 else 5
 COUNTER_PATH = "/api/v1/namespaces/default/configmaps"
 
 

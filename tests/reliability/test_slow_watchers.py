@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 
 import pytest
 from live_server import PATIENCE, Line, LiveServer, metric, until
 from recorded_load import END, WATCH, Gate, Recorder, Watcher, prepare
 
-STALLED = 20
+STALLED = int(os.environ.get("KAPI_STALLED", "20"))
 WRITERS = 4
 WRITES = 200
 OBJECT = 100_000
