@@ -85,6 +85,16 @@ class Connection:
                 method, path.encode(), [*self.credentials("admin"), ("Content-Type", content_type.encode())], data
             )
 
+    async def status(self, method, path, content_type, body):
+        """The status of the answer to any body; 0 if the connection was closed."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                headers = [*self.credentials("admin"), ("Content-Type", content_type.encode())]
+                return (await self._send(method, path.encode(), headers, body)).status
+        except (OSError, EOFError, ssl.SSLError):
+            self.close()
+            return 0
+
     def credentials(self, user):
         match user:
             case "admin":

@@ -77,6 +77,8 @@ class Canary:
         self._is_stopped = False
         self.cost = 0.0
         self.waits = []
+        self.started = asyncio.Event()
+        """Set by the first answer."""
 
     async def run(self):
         """Ask until stopped; can be run again."""
@@ -114,6 +116,7 @@ class Canary:
         answer = await request
         cost = self._process.loop_cpu() - cpu
         self.waits.append(loop.time() - began)
+        self.started.set()
         self.cost = max(self.cost, cost)
         if cost > self._bound:
             self._fail("stall", "the event loop was held", f"{cost * 1000:.0f} ms of CPU while the canary waited")
