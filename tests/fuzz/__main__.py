@@ -28,6 +28,7 @@ def options(arguments):
         "--stall", type=float, default=Bounds.stall * 1000, help="CPU milliseconds the event loop may be held (250)"
     )
     parser.add_argument("--memory", type=int, default=Bounds.memory // MIB, help="resident MiB of the server (1024)")
+    parser.add_argument("--compare", type=int, default=Bounds.compare, help="requests between comparisons (1000)")
     parser.add_argument(
         "--findings", type=int, default=Bounds.findings, help="different failures after which to end (1)"
     )

@@ -19,11 +19,13 @@ class Session:
         self._server = server
         self._count = 0
         self._grammar = Grammar(settings.seed, tuple(filter(None, settings.kinds.split(","))))
+        self._hubs = {kind.hub for kind in self._grammar.kinds if kind.stored}
         self._bounds = Bounds(
             stall=settings.stall / 1000,
             memory=settings.memory * MIB,
             clients=settings.clients,
             findings=settings.findings,
+            compare=settings.compare,
             is_durable=settings.storage != "memory",
         )
 
@@ -49,7 +51,7 @@ class Session:
     async def _drive(self, requests, bounds):
         """Run numbered requests against a new server."""
         with self._new_server() as server:
-            return await Drive(server, bounds).run(requests)
+            return await Drive(server, bounds, self._hubs).run(requests)
 
     def _new_server(self):
         self._count += 1

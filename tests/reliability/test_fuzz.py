@@ -118,9 +118,8 @@ NEEDED = {"server error": 1, "stall": 1, "lost write": 2}
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found_and_minimised(tmp_path, bug):
     server = type("Planted", (PlantedServer,), {"bug": bug})
-    wanted = settings(
-        "--seed", "1", "--kinds", "leases", "--requests", "1500", "--dir", str(tmp_path), "--stall", "700"
-    )
+    small = ("--kinds", "leases", "--requests", "1500", "--compare", "50", "--stall", "700")
+    wanted = settings("--seed", "1", *small, "--dir", str(tmp_path))
     session = Session(tmp_path, wanted, server)
     drive, path = run_session(session)
     assert drive.findings[0].category == bug
