@@ -15,7 +15,7 @@ KNOWN = [
     (500, r"^list element types are not identical: "),
     (500, r"^expected a .*, but received a .*$"),
     (500, r"failed to create RequestInfo"),
-    (500, r"^failed to create typed (patch|live) object \("),
+    (500, r"^failed to create (typed (patch|live) object \(|manager for existing fields: )"),
     (500, r"^\[?target\.(name|kind): "),
     (500, r"failed to allocate a serviceIP"),
     (501, r"is not supported"),

@@ -18,6 +18,9 @@ PAUSE = 0.01
 """Seconds between two requests of the canary."""
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?:\S.*\n?)?", re.MULTILINE)
 
+_REFUSED = re.compile(r"^kapi\.api\.errors\.", re.MULTILINE)
+"""A controller's request was refused, as an administrator can arrange: by deleting a role, by a status that is invalid."""
+
 
 class Process:
     """Measurements of a running server, from /proc."""
@@ -58,7 +61,7 @@ class Log:
             file.seek(self._position)
             text = file.read().decode(errors="replace")
         self._position += len(text.encode())
-        return [traceback(number, found[0]) for found in _TRACEBACK.finditer(text)]
+        return [traceback(number, found[0]) for found in _TRACEBACK.finditer(text) if not _REFUSED.search(found[0])]
 
 
 class Canary:

@@ -415,3 +415,35 @@ async def test_an_event_has_managed_fields_in_both_groups(api):
     assert answer.message == 'Apply failed with 1 conflict: conflict with "x" using v1: .metadata.labels.a'
     answer = await applied(api, f"{NEW_EVENTS}/e", event)
     assert answer.status == 409
+
+
+OMITS_KEY = (
+    '.secrets: element 0: associative list with keys has an element that omits all key fields ["name"] '
+    "(and doesn't have default values for any key fields)"
+)
+
+
+@served
+async def test_an_apply_to_an_object_with_an_item_without_its_key_is_refused_as_in_kubernetes(api):
+    accounts = f"{NS}/default/serviceaccounts"
+    await api.made(accounts, {"metadata": {"name": "x"}, "secrets": [{}]})
+    answer = await applied(api, f"{accounts}/x", {"apiVersion": "v1", "kind": "ServiceAccount"})
+    place = "(default/x; /v1, Kind=ServiceAccount)"
+    message = (
+        f"failed to create manager for existing fields: failed to convert new object {place} to smd typed: {OMITS_KEY}"
+    )
+    assert answer.error == (500, "", message)
+
+
+@served
+async def test_an_apply_after_an_item_lost_its_key_is_refused_as_in_kubernetes(api):
+    account = f"{NS}/default/serviceaccounts/x"
+    config = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "x", "labels": {"a": "b"}}}
+    await applied(api, account, config)
+    await api.patch(account, {"secrets": [{}]})
+    answer = await applied(api, account, {**config, "secrets": [{"name": "a"}]})
+    assert answer.error == (
+        500,
+        "",
+        f"failed to create typed live object (default/x; /v1, Kind=ServiceAccount): {OMITS_KEY}",
+    )

@@ -294,11 +294,15 @@ class FieldManager:
         before = (current.get("metadata") or {}).get("managedFields")
         claims = stored(before)
         if not claims and live is not None:
-            claims = capped(self._claimed({}, live, claims, BEFORE_FIRST_APPLY, now))
+            claims = self._first_claims(live, now)
         try:
             merged, new_claims = self._merge(current, config, claims, manager, force=force)
         except ConversionFailed as failure:
             raise PlainError(str(failure)) from None
+        except InvalidValue:
+            raise PlainError(
+                f"failed to create typed live object ({_place(current)}): {self._wrong(current)}"
+            ) from None
         owner = self._applier(manager)
         if merged is not current and owner in new_claims:
             new_claims[owner] = new_claims[owner]._replace(time=format_time(now))
@@ -309,6 +313,20 @@ class FieldManager:
         if manager == lastapplied.MANAGER:
             lastapplied.follow(result, config)
         return result
+
+    def _first_claims(self, live: Object, now: dt.datetime) -> Claims:
+        """The claims on an object without any, at its first apply: all that is there has one owner."""
+        try:
+            return capped(self._claimed({}, live, {}, BEFORE_FIRST_APPLY, now))
+        except InvalidValue:
+            raise PlainError(
+                "failed to create manager for existing fields: "
+                f"failed to convert new object ({_place(live)}) to smd typed: {self._wrong(live)}"
+            ) from None
+
+    def _wrong(self, obj: Object) -> str:
+        """What is wrong with an object that decoding accepts and ownership cannot, such as an item without its key."""
+        return listed(problems(self._ownership.shape, obj, repeats=True))
 
     def _applier(self, manager: str) -> FieldOwner:
         return FieldOwner(manager or UNKNOWN, APPLY, "", self._subresource)
