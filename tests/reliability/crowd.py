@@ -35,56 +35,59 @@ AT_ONCE = 40
 # -- the lone client
 
 
-async def probe(server, seconds):
-    """Read one object over and over; the latencies in seconds, and how many reads failed."""
-    line, latencies, failed = await Line.open(server), [], 0
+def loop_cpu(pid):
+    """Seconds of CPU that the main thread of a process has used."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+async def probe(server, pid, seconds):
+    """Read one object over and over; for each read its time and the CPU of the server's event loop meanwhile, and how many failed."""
+    line, reads, failed = await Line.open(server), [], 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), loop_cpu(pid)
         try:
             failed += (await line.request("GET", f"{CONFIG_MAPS}/lone")).status != 200
-            latencies.append(time.perf_counter() - began)
+            reads.append((time.perf_counter() - began, loop_cpu(pid) - cpu))
         except Exception:
             failed += 1
             line = await Line.open(server)
         await asyncio.sleep(PACE)
     line.close()
-    return latencies, failed
+    return reads, failed
 
 
 class Probe:
     """The same in another process, so that the crowd's own work is not measured."""
 
     def __init__(self, server, seconds):
-        command = [
-            sys.executable,
-            __file__,
-            "--probe",
-            str(server.directory),
-            str(server.port),
-            "--seconds",
-            str(seconds),
-        ]
+        place = [str(server.directory), str(server.port), str(server.process.pid)]
+        command = [sys.executable, __file__, "--probe", *place, "--seconds", str(seconds)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
 
     async def result(self):
         output, _ = await asyncio.to_thread(self._process.communicate)
-        latencies, failed = json.loads(output)
-        return Latencies(sorted(latencies), failed)
+        reads, failed = json.loads(output)
+        return Latencies(sorted(wall for wall, _ in reads), sorted(cpu for _, cpu in reads), failed)
 
 
 class Latencies:
-    def __init__(self, ordered, failed):
-        self.ordered = ordered
+    """Times on the wall, and what of them was work of the server's event loop: what remains on a machine that does nothing else."""
+
+    def __init__(self, walls, cpus, failed):
+        self.walls = walls
+        self.cpus = cpus
         self.failed = failed
 
-    def at(self, share):
-        return self.ordered[min(len(self.ordered) - 1, int(len(self.ordered) * share))] * 1000
+    def at(self, share, *, cpu=False):
+        ordered = self.cpus if cpu else self.walls
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000
 
     def __str__(self):
+        walls, cpus = ([f"{self.at(share, cpu=cpu):.1f}" for share in (0.5, 0.99, 1)] for cpu in (False, True))
         return (
-            f"p50 {self.at(0.5):.1f} ms, p99 {self.at(0.99):.1f} ms, longest {self.at(1):.0f} ms "
-            f"({len(self.ordered)} reads, {self.failed} failed)"
+            f"p50 {walls[0]} ms, p99 {walls[1]}, longest {walls[2]}; CPU of the event loop p50 {cpus[0]} ms, p99 {cpus[1]}, "
+            f"longest {cpus[2]} ({len(self.walls)} reads, {self.failed} failed)"
         )
 
 
@@ -210,7 +213,8 @@ async def measure(server, options):
     print(
         f"        {crowd.lists} lists of {size} kB, {crowd.refused} connections refused, longest lag of the event loop {lag * 1000:.0f} ms"
     )
-    return during.result().at(0.99) - quiet.at(0.99), server.memory() / before
+    more = [during.result().at(0.99, cpu=cpu) - quiet.at(0.99, cpu=cpu) for cpu in (False, True)]
+    return more, server.memory() / before
 
 
 def parsed():
@@ -222,7 +226,9 @@ def parsed():
     parser.add_argument("--objects", type=int, default=2_000, help="objects in each list, of a kilobyte")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--after", type=float, default=30, help="seconds to wait before memory is looked at again")
-    parser.add_argument("--probe", nargs=2, metavar=("DIR", "PORT"), help="be the lone client of a running server")
+    parser.add_argument(
+        "--probe", nargs=3, metavar=("DIR", "PORT", "PID"), help="be the lone client of a running server"
+    )
     return parser.parse_args()
 
 
@@ -237,14 +243,16 @@ def main():
         if options.probe:
             server = LiveServer(Path(options.probe[0]))
             server.port = int(options.probe[1])
-            print(json.dumps(runner.run(probe(server, options.seconds))))
+            print(json.dumps(runner.run(probe(server, int(options.probe[2]), options.seconds))))
             return
         needed = options.idle + options.watchers + options.bodies + options.lists + 200
         if needed > hard:
             sys.exit(f"{needed} connections are wanted, and ulimit -n allows {hard} files (now {soft})")
         with LiveServer(Path(folder) / "data") as server:
             more, ratio = runner.run(measure(server, options))
-        print(f"the lone client's p99 grew by {more:.1f} ms; memory afterwards is {ratio:.2f} times that before")
+        print(
+            f"the lone client's p99 grew by {more[0]:.1f} ms, {more[1]:.1f} ms of it CPU of the event loop; memory afterwards is {ratio:.2f} times that before"
+        )
 
 
 if __name__ == "__main__":
