@@ -193,6 +193,8 @@ async def measure(server, options):
     print(f"        {options.watchers} watchers that do not read: {server.memory() / MIB:.0f} MiB", flush=True)
     busy = [asyncio.ensure_future(crowd.write())]
     busy += [asyncio.ensure_future(crowd.half_a_body(number)) for number in range(options.bodies)]
+    await asyncio.wait(busy, timeout=options.patience, return_when=asyncio.ALL_COMPLETED)
+    print(f"        {options.bodies} bodies without their end: {server.memory() / MIB:.0f} MiB", flush=True)
     lists = [asyncio.ensure_future(crowd.list(number)) for number in range(options.lists)]
     peak, during = 0, asyncio.ensure_future(Probe(server, options.seconds).result())
     while not during.done():
@@ -225,6 +227,7 @@ def parsed():
     parser.add_argument("--lists", type=int, default=64)
     parser.add_argument("--objects", type=int, default=2_000, help="objects in each list, of a kilobyte")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--patience", type=float, default=15, help="seconds in which bodies are sent")
     parser.add_argument("--after", type=float, default=30, help="seconds to wait before memory is looked at again")
     parser.add_argument(
         "--probe", nargs=3, metavar=("DIR", "PORT", "PID"), help="be the lone client of a running server"
