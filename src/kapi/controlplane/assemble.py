@@ -242,7 +242,7 @@ class ControlPlane:
             self.catalog,
             controllers_named(self._controllers),
             settings=settings,
-            registry=self.metrics.registry,
+            registry=self.metrics.scraped,
             clock=self.clock,
         )
         await controllers.run()
@@ -272,7 +272,7 @@ class ControlPlane:
     def _flow_control(self, catalog: Catalog) -> FlowControl:
         control = FlowControl(catalog, self.options.requests_inflight)
         control.start()
-        self.metrics.registry.register(FlowControlMetrics(control))
+        self.metrics.scraped.register(FlowControlMetrics(control))
         return control
 
     def _converter(self, name: str, conversion: Object) -> Converter:

@@ -3,6 +3,7 @@
 import gc
 import random
 import string
+import time
 import weakref
 
 import pytest
@@ -164,3 +165,26 @@ async def test_number_of_series_is_bounded(api):
     assert len(api.metrics._series) == limit
     counted = _samples(api, "apiserver_request_total")
     assert counted[_label(verb="list", group="", version="", resource="", subresource="", code=200)] == 3
+
+
+@served
+async def test_a_long_page_is_made_off_the_event_loop(api):
+    for number in range(800):
+        labels = ("get", "example.com", "v1", f"r{number}", "")
+        api.metrics._requests.labels(*labels, 200).inc()
+        api.metrics._latency.labels(*labels).observe(0.01)
+    began = time.thread_time()
+    whole = api.metrics.render()
+    rendering = time.thread_time() - began
+    answer = await api.get("/metrics")
+    assert answer.status == 200
+    assert len(answer.raw) > len(whole) / 2
+    # The least of a few, so that a collection of garbage in between does not count.
+    assert min([await _held_by_page(api) for _ in range(3)]) < rendering / 2
+
+
+async def _held_by_page(api):
+    """CPU of the event loop's thread while the page is made."""
+    began = time.thread_time()
+    await api.metrics.page()
+    return time.thread_time() - began

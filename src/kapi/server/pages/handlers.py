@@ -90,7 +90,7 @@ class Pages:
         return Response(200, [("Content-Type", "application/json")], json.encode_pretty(version_info()))
 
     async def _metrics(self, context: Context) -> Response:
-        return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], self._services.metrics.render())
+        return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], await self._services.metrics.page())
 
     async def _slis(self, context: Context) -> Response:
         return Response(200, [("Content-Type", metrics_module.CONTENT_TYPE)], self._services.metrics.render_slis())

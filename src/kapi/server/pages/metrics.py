@@ -61,6 +61,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.scraped = CollectorRegistry()
+        """Collectors that read what belongs to the event loop at each scrape; the others have locks."""
         ProcessCollector(registry=self.registry)
         self._requests = Counter("apiserver_request", "Requests answered.", _REQUEST_LABELS, registry=self.registry)
         self._latency = Histogram(
@@ -159,25 +161,30 @@ class Metrics:
     def observe(self, catalog: Catalog, health: Health) -> None:
         """Report the counts of a catalog's caches and the results of health checks at each scrape."""
         self._catalog = catalog
-        self.registry.register(_Caches(catalog.hub))
+        self.scraped.register(_Caches(catalog.hub))
         self._slis.register(health.results)
 
     def observe_memory(self, account: MemoryAccount) -> None:
         """Report the bytes held for peers at each scrape."""
-        self.registry.register(_HeldBytes(account))
+        self.scraped.register(_HeldBytes(account))
 
     def observe_scrub(self, scrub: Scrub) -> None:
         """Report what the scrub of the store has read and found at each scrape."""
-        self.registry.register(_Scrubbed(scrub))
+        self.scraped.register(_Scrubbed(scrub))
 
     def observe_connections(self, server: Server) -> None:
         """Report the connections of a server at each scrape."""
-        self.registry.register(_Connections(server))
+        self.scraped.register(_Connections(server))
 
     def render(self) -> bytes:
         """Return the page /metrics."""
         self._drop_unserved()
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + generate_latest(self.scraped)
+
+    async def page(self) -> bytes:
+        """Return the page /metrics, and do not hold the event loop: the series of requests can be thousands."""
+        self._drop_unserved()
+        return await asyncio.to_thread(generate_latest, self.registry) + generate_latest(self.scraped)
 
     def render_slis(self) -> bytes:
         """Return the page /metrics/slis: the results of health checks."""
