@@ -57,8 +57,9 @@ def server_error(number, request, answer):
     # The answer to a HEAD has no message; if it was a failure of the server, the log has a traceback.
     if answer.status < 500 or request.method == "HEAD" or is_known_server_error(answer.status, answer.body):
         return None
+    # The next comparison asks again, and for the reason.
     if request.path == "/readyz":
-        return not_ready(answer)
+        return None
     message = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", _message(answer.body))
     return Finding(
         "server error", f"{answer.status} {_general(message)}", f"{request}\n{answer.body[:2000]!r}", (number,)
