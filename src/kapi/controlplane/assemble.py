@@ -97,7 +97,7 @@ class ControlPlane:
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
         self.health = Health()
-        self.supervisor = Supervisor(self.clock, self.health, self.metrics.registry)
+        self.supervisor = Supervisor(self.clock, self.health, self.metrics.scraped)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.url = ""
         self._hooks: list[Hook] = []
