@@ -119,7 +119,6 @@ async def states(client: TypedClient[T], name: str) -> AsyncGenerator[T | None, 
                     idle_timeout=WATCH_SECONDS + _GRACE_SECONDS,
                 ) as events:
                     async for event in events:
-                        failures = 0
                         yield None if event.type == "DELETED" else event.object
                     version = events.resource_version
                 if asyncio.get_running_loop().time() - started >= _SHORT_SECONDS:

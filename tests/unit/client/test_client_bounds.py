@@ -12,6 +12,7 @@ from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.api.errors import ServiceUnavailable
 from kapi.api.meta import GroupVersionResource
 from kapi.client import Client, ConfigError
+from kapi.client import wait as wait_module
 from kapi.client.config import ClientConfig
 from kapi.client.dynamic import DynamicClient
 from kapi.client.errors import AnswerError, AnswerTooLarge, EndlessList
@@ -276,6 +277,28 @@ def test_a_compressed_watch_is_read_event_by_event():
             return [line async for line in found]
 
     assert ask(LyingServer(answer), watch) == [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize("lines", [b"", event("MODIFIED", config_map("a", 11))])
+def test_waiting_backs_off_from_a_watch_that_ends_at_once_for_ever(monkeypatch, lines):
+    failures = []
+
+    async def back_off(count):
+        failures.append(count)
+        if len(failures) == 5:
+            raise TimeoutError
+
+    async def answer(server, path, query, writer):
+        send(writer, lines if "watch" in query else page(["a"]))
+
+    async def wait(rest):
+        async with Client(rest.config) as client:
+            await client.wait_for(ConfigMap, "a", lambda found: False, namespace="default", timeout=None)
+
+    monkeypatch.setattr(wait_module, "_back_off", back_off)
+    with pytest.raises(TimeoutError):
+        ask(listing(answer), wait)
+    assert failures == [1, 2, 3, 4, 5]
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
