@@ -48,6 +48,7 @@ class Snapshot(Generic[I]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.grown = None  # a reference cycle, which would keep the buffers of a closed connection
         if self._cache is not None:
             self._cache.snapshots.pop(self, None)
 

@@ -124,11 +124,15 @@ async def test_changes_before_the_first_piece_are_counted(api, small_pieces, med
 async def test_cache_does_not_keep_the_snapshot_of_a_response_that_ended(api, small_pieces, media_type, pretty):
     await fill(api)
     cache = api.catalog.hub.cache("/registry/core/configmaps/")
-    pieces = (await respond_to(api, CM, media_type, pretty=pretty)).body.pieces()
+    body = (await respond_to(api, CM, media_type, pretty=pretty)).body
+    body.grown = print
+    pieces = body.pieces()
     await anext(pieces)
-    assert cache.snapshots
+    (snapshot,) = cache.snapshots
+    assert snapshot.grown is print
     await pieces.aclose()
     assert not cache.snapshots
+    assert snapshot.grown is None
 
 
 @pytest.mark.parametrize("view", [*VIEWS.values()], ids=[*VIEWS])
