@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kapi.storage.interface import StorageUnavailable
+from kapi.storage.interface import StorageFailed, StorageUnavailable
 from kapi.storage.sqlite.mark import read_mark
 from kapi.storage.sqlite.pages import PAGE
 from kapi.storage.sqlite.repair import repair
@@ -162,7 +162,7 @@ def try_damage(
         try:
             wrong = asyncio.run(wrong_keys(copy, acknowledged, deleted, value))
             return Outcome(region, place, "LOST" if wrong else "whole", detail="; ".join(wrong[:3]))
-        except StorageUnavailable as error:
+        except (StorageUnavailable, StorageFailed) as error:
             return _repaired(
                 copy,
                 Outcome(region, place, "refused", detail=str(error).splitlines()[-2:][0][:150]),

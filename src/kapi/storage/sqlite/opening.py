@@ -120,6 +120,9 @@ def _go_on(connection: sqlite3.Connection, file: MarkFile, content: Content) -> 
         # new revision makes clients that may have seen them list again.
         set_meta(connection, "compacted", revision)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    # Again, now that the header is read from the database: a damaged one may say that it cannot be written.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
 
 
 def _mark_of(directory: Path) -> Mark | None:
