@@ -70,6 +70,12 @@ def test_a_schema_that_is_no_text_any_more_is_refused(tmp_path, closed):
     assert "SQLite cannot read" in refused(path)
 
 
+def test_a_header_that_says_that_the_file_cannot_be_written_is_refused(tmp_path, closed):
+    path = copy(closed, tmp_path)
+    flip(path / "kapi.db", 18)
+    assert "kapi.db, offset 18: the header says that the file cannot be written" in refused(path)
+
+
 def test_a_missing_revision_is_refused(tmp_path, closed):
     path = copy(closed, tmp_path)
     connection = sqlite3.connect(path / "kapi.db")

@@ -120,9 +120,6 @@ def _go_on(connection: sqlite3.Connection, file: MarkFile, content: Content) -> 
         # new revision makes clients that may have seen them list again.
         set_meta(connection, "compacted", revision)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    # Again, now that the header is read from the database: a damaged one may say that it cannot be written.
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
 
 
 def _mark_of(directory: Path) -> Mark | None:
@@ -186,6 +183,10 @@ def _verify_content(connection: sqlite3.Connection, directory: Path, mark: Mark,
     version = check_owner(connection, directory)
     if version != FORMAT:
         return Content([Damage(DATABASE, f"the header says that the format is {version}; it was {FORMAT}", offset=60)])
+    with (directory / DATABASE).open("rb") as file:
+        if file.read(20)[18:] != b"\2\2":
+            # SQLite reads such a file, and refuses the first write.
+            return Content([Damage(DATABASE, "the header says that the file cannot be written", offset=18)])
     if damages := table_damages(connection):
         return Content(damages)
     numbers, damages = read_numbers(connection)
