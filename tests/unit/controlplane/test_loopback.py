@@ -1,5 +1,7 @@
 """The client of the API server in the same process."""
 
+import asyncio
+
 import pytest
 
 from api_client import CM, Api, cm
@@ -33,8 +35,11 @@ def test_a_dropped_stream_is_a_lost_connection():
         await api.start()
         client = loopback_client(api.transport, agent="slow")
         async with client.rest.stream("/api/v1/configmaps", query={"watch": "true"}) as lines:
-            for number in range(40):
-                await api.made(CM, cm(f"big-{number}", data={"x": "y" * 1_000_000}))
+            await api.made(CM, cm("a"))
+            assert await anext(lines)
+            await asyncio.sleep(1)
+            (watcher,) = api.catalog.store("configmaps").cache._watchers
+            watcher.outlet.abort()
             with pytest.raises(ConnectionLost):
                 _ = [line async for line in lines]
         await api.stop()
