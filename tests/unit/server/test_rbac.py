@@ -279,3 +279,14 @@ async def test_a_small_role_with_very_many_combinations_is_refused_without_compa
     assert "too many combinations" in answer.message
     # Who may do everything may store it.
     assert (await api.post(ROLES, absurd)).status == 201
+
+
+@served
+async def test_a_binding_without_subjects_can_get_one_after_the_last_subject_of_the_namespace_is_gone(api):
+    await api.made(ROLES, role("reader", READ))
+    await api.made(BINDINGS, binding("empty", "reader"))
+    await api.made(BINDINGS, binding("other", "reader", BOB))
+    await api.delete(f"{BINDINGS}/other")
+    assert (await api.put(f"{BINDINGS}/empty", binding("empty", "reader", BOB))).status == 200
+    assert await may(api, "bob", CM)
+    assert api.catalog.hub.invalid.check() is None

@@ -168,13 +168,14 @@ class Policy:
         binding = self._bindings.pop(key, None)
         if binding is None:
             return
-        index = self._by_subject[binding.namespace]
+        # There is no index for a namespace whose bindings have no subjects.
+        index = self._by_subject.get(binding.namespace, {})
         for subject, _ in binding.subjects:
             bindings = index.get(subject)
             if bindings is not None and bindings.pop(key, None) is not None and not bindings:
                 del index[subject]
         if not index:
-            del self._by_subject[binding.namespace]
+            self._by_subject.pop(binding.namespace, None)
 
 
 def _read_rules(store: Store, item: Item) -> tuple[Rule, ...]:
