@@ -5,7 +5,25 @@ import logging
 import os
 
 import pytest
+import structlog
 from hypothesis import settings
+
+
+def _configure_without_caching(configure):
+    """Wrap `structlog.configure` so that loggers follow a later configuration.
+
+    A program configures its logs once. Here the command line does it in one test, and the logger of a module that was
+    used then would not be seen by `capture_logs` in the tests that follow.
+    """
+
+    def configured(*args, **options):
+        configure(*args, **{**options, "cache_logger_on_first_use": False})
+
+    return configured
+
+
+structlog.configure = _configure_without_caching(structlog.configure)
+
 
 # The duration of an example depends on what else the machine does, so there is no deadline.
 # CI tests a change with the same examples each time; the search for new ones is for developers' machines.

@@ -139,7 +139,7 @@ def test_kube_apiserver_runs_with_durable_etcd_and_rbac(tmp_path):
     assert not any("unsafe" in flag for flag in etcd)
     pairs = kube_apiserver.certificates(tmp_path / "pki")
     flags = kube_apiserver.apiserver_command(tmp_path / "kube-apiserver", tmp_path, pairs, 2379, 6443)
-    assert "--authorization-mode=RBAC" in flags
+    assert "--authorization-mode=Node,RBAC" in flags
     assert "--etcd-servers=http://127.0.0.1:2379" in flags
     files = [flag.partition("=")[2] for flag in flags if flag.partition("=")[0].endswith("-file")]
     assert len(files) == 5
