@@ -1,4 +1,4 @@
-"""A crowd at the door: what one well-behaved client notices of very many that are idle, slow or greedy.
+"""Measure what one client notices of very many others that are idle, do not read, or send slowly.
 
     .venv/bin/python tests/reliability/crowd.py [--idle 10000 --watchers 2000 --bodies 300 --lists 64 --seconds 30]
 

@@ -26,6 +26,7 @@ import sqlite3
 import struct
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 import structlog
 
@@ -207,7 +208,7 @@ def _verify_content(connection: sqlite3.Connection, directory: Path, mark: Mark,
 @contextmanager
 def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot write: neither does SQLite copy the log into the database when it is closed."""
-    path = (directory / DATABASE).absolute().as_uri()
+    path = f"file:{quote(str((directory / DATABASE).absolute()))}"
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, isolation_level=None)) as connection:
         # What is damaged may not be text any more, and is still to be named.
         connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")

@@ -35,7 +35,7 @@ _META = "CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL, checksum INTE
 TABLES = {"history": _TABLE, "versions": INDEX, "meta": _META}
 """The schema as SQLite stores it, by name."""
 
-SET_META = "INSERT INTO meta VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET value = ?2, checksum = ?3"
+SET_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 
 _PLACE_BITS = 10
 """Bits of a position that number the changes of a commit; eight times what `MAX_OPERATIONS` needs."""

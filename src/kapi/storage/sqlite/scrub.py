@@ -39,8 +39,8 @@ PASS_SECONDS = 3600.0
 _SHOWN = 10
 
 _COLUMNS = "SELECT position, key, gone, value, checksum FROM history"
-_BY_POSITION = f"{_COLUMNS} WHERE position > ?2 ORDER BY position"
-_BY_KEY = f"{_COLUMNS} INDEXED BY versions WHERE (key, position) > (?1, ?2) ORDER BY key, position"
+_BY_POSITION = f"{_COLUMNS} WHERE position > :position ORDER BY position"
+_BY_KEY = f"{_COLUMNS} INDEXED BY versions WHERE (key, position) > (:key, :position) ORDER BY key, position"
 _ORDERS = (_BY_POSITION, _BY_KEY)
 _ROW = f"{_COLUMNS} WHERE position = ?"
 _INDEXED = f"{_COLUMNS} INDEXED BY versions WHERE key = ? AND position = ?"
@@ -76,7 +76,7 @@ def _read_slice(connection: sqlite3.Connection, cursor: Cursor) -> Slice:
     rows = size = 0
     damages = []
     key, position = cursor.key, cursor.position
-    for row in connection.execute(_ORDERS[cursor.order], (key, position)):
+    for row in connection.execute(_ORDERS[cursor.order], {"key": key, "position": position}):
         position, key, _, value, _ = row
         rows += 1
         size += len(value or b"")
