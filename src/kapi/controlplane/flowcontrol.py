@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from kapi.api.meta import format_time
 from kapi.api.patch.mergepatch import MERGE_PATCH
-from kapi.controlplane.bootstrap import ensure_object, send
+from kapi.controlplane.bootstrap import BootstrapError, ensure_object, send
 from kapi.server.flowcontrol import mandatory
 from kapi.server.flowcontrol.control import FLOW_SCHEMAS, GROUP, PRIORITY_LEVELS
 
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
     from kapi.registry.catalog import Catalog
     from kapi.server.transport.inprocess import InProcessTransport
 
+_log = structlog.get_logger("kapi.controlplane")
+
 AUTOUPDATE: Final = "apf.kubernetes.io/autoupdate-spec"
 PATH: Final = f"/apis/{GROUP}/v1"
+RETRY_SECONDS: Final = 5.0
 
 
 def _limited(shares: int, lendable: int, queues: int, hand_size: int) -> Object:
@@ -151,20 +156,25 @@ class FlowSchemaStatus:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self._update_all()
+            try:
+                await self._update_all()
+            except BootstrapError as error:
+                # The FlowSchema was deleted meanwhile, or the server cannot write now.
+                _log.warning("the condition of a FlowSchema was not written", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                self._changed.set()
 
     def _note(self, events: Sequence[Event]) -> None:
         self._changed.set()
 
     async def _update_all(self) -> None:
         for item in list(self._schemas.cache.items()):
+            condition = None
             with self._schemas.hub.invalid.guard(item.key, "flow control"):
-                schema = self._schemas.decode(item)
-                name = schema["metadata"]["name"]
-                condition = self._condition(schema)
-                if condition is not None:
-                    status = {"status": {"conditions": [condition]}}
-                    await send(self._transport, "PATCH", f"{PATH}/flowschemas/{name}/status", status, MERGE_PATCH)
+                condition = self._condition(self._schemas.decode(item))
+            if condition is not None:
+                status = {"status": {"conditions": [condition]}}
+                await send(self._transport, "PATCH", f"{PATH}/flowschemas/{item.name}/status", status, MERGE_PATCH)
 
     def _condition(self, schema: Object) -> Object | None:
         """Return the condition that a FlowSchema should have; None if it has it."""

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from kapi.server.flowcontrol.classify import Flow
-from kapi.server.flowcontrol.fairqueue import FairQueues, hand_of
+from kapi.server.flowcontrol.fairqueue import REMEMBERED_QUEUES, FairQueues, hand_of
 
 
 def flow(name):
@@ -113,4 +113,23 @@ def test_what_waits_no_longer_has_no_turn(future):
         seen.add(id(request))
     assert seen == left
     assert queues.length == 0
-    assert all(queue.seats_waiting == queue.seats_in_use == queue.executing == 0 for queue in queues.queues)
+    assert all(queue.seats_waiting == queue.seats_in_use == queue.executing == 0 for queue in queues.queues.values())
+
+
+@in_loop
+def test_ten_million_queues_cost_what_is_used_of_them(future):
+    queues = FairQueues(10_000_000, 2, 50)
+    for number in range(3000):
+        assert queues.enqueue(flow(f"user-{number}"), 1, future(), 0) is not None
+    assert 2900 < len(queues.queues) <= 3000
+    assert len(turns(queues, lambda request: 0.01, 3000)) == 3000
+    assert (queues.length, queues.queues) == (0, {})
+    # While some requests of one flow wait all the time, the idle queues of others are deleted now and then.
+    for _ in range(10):
+        queues.enqueue(flow("one"), 1, future(), 0)
+    for number in range(5000):
+        queues.enqueue(flow("one"), 1, future(), 0)
+        queues.enqueue(flow(f"user-{number}"), 1, future(), 0)
+        turns(queues, lambda request: 0.01, 2)
+    assert queues.length == 10
+    assert len(queues.queues) <= 2 * REMEMBERED_QUEUES

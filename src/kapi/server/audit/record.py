@@ -109,7 +109,7 @@ class Record:
         self._received = received
         self._user = context.user
         self._identity: dict[str, str] = {}
-        """What the body that was sent adds to the reference to the object."""
+        """The fields that the body of the request adds to the reference to the object."""
         self._annotations: dict[str, str] = {}
         self._bodies: dict[str, msgspec.Raw] = {}
         self._status: dict[str, Any] | None = None
@@ -169,12 +169,12 @@ class Record:
         metadata = obj.get("metadata")
         if isinstance(metadata, dict):
             self._identity = {key: value for key in _IDENTITY if isinstance(value := metadata.get(key), str) and value}
-        if self.config.level >= Level.REQUEST:
+        if self.config.level >= Level.REQUEST and self._fits():
             self._add_body("requestObject", _encode(self._without_managed_fields(obj)))
 
     def request_patch(self, patch: Any) -> None:
         """Record the patch that was sent."""
-        if self.config.level >= Level.REQUEST:
+        if self.config.level >= Level.REQUEST and self._fits():
             self._add_body("requestObject", _encode(patch))
 
     def forget_user(self) -> None:
@@ -211,6 +211,13 @@ class Record:
             status.update((field, obj[field]) for field in _STATUS_FIELDS if obj.get(field))
         if wants_body:
             self._add_body("responseObject", _encode(self._without_managed_fields(obj)))
+
+    def _fits(self) -> bool:
+        """Return True if the body that was sent is small enough; one that is not is not encoded for nothing."""
+        if len(self.context.request.body) <= MAX_BODY_BYTES:
+            return True
+        self._truncate()
+        return False
 
     def _add_body(self, field: str, body: bytes) -> None:
         if len(body) > MAX_BODY_BYTES:

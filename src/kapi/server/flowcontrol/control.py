@@ -228,11 +228,12 @@ class FlowControl:
 
     def _configure(self) -> None:
         found = mandatory.objects(mandatory.LEVELS) | _objects(self._catalog.store(PRIORITY_LEVELS))
-        for name, obj in found.items():
-            if name in self.levels:
-                self.levels[name].configure(obj)
-            else:
-                self.levels[name] = Level(obj)
+        for name, obj in list(found.items()):
+            with self._catalog.hub.invalid.guard(f"{PRIORITY_LEVELS}/{name}", "flow control"):
+                if name in self.levels:
+                    self.levels[name].configure(obj)
+                else:
+                    self.levels[name] = Level(obj)
         for name, level in list(self.levels.items()):
             level.is_retired = name not in found
             if level.is_retired and not level.executing and not level.waiting:
@@ -242,7 +243,12 @@ class FlowControl:
 
     def _classify(self, objects: Mapping[str, Mapping[str, Any]]) -> None:
         """Classify by the FlowSchemas whose levels exist."""
-        schemas = {name: FlowSchema(obj) for name, obj in objects.items()}
+        schemas = {}
+        for name, obj in objects.items():
+            with self._catalog.hub.invalid.guard(f"{FLOW_SCHEMAS}/{name}", "flow control"):
+                schemas[name] = FlowSchema(obj)
+        for level in self.levels.values():
+            level.forget_schemas(schemas)
         usable = {
             name: schema
             for name, schema in schemas.items()
@@ -250,7 +256,8 @@ class FlowControl:
         }
         for schema in usable.values():
             schema.set_level_uid(self.levels[schema.level].uid)
-        self._classifier = Classifier(usable.values(), usable[CATCH_ALL])
+        fallback = usable.get(CATCH_ALL) or FlowSchema(mandatory.objects(mandatory.SCHEMAS)[CATCH_ALL])
+        self._classifier = Classifier(usable.values(), fallback)
 
 
 def _objects(store: Store) -> dict[str, Mapping[str, Any]]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ESTIMATED_SECONDS: Final = 0.003
 """The work of a request, per seat, before it is known."""
 REMEMBERED_HANDS: Final = 4096
+REMEMBERED_QUEUES: Final = 1024
+"""Queues of a level beyond which idle ones are deleted."""
 
 
 @lru_cache(maxsize=REMEMBERED_HANDS)
@@ -28,11 +30,13 @@ def hand_of(schema: str, distinguisher: str, queues: int, size: int) -> tuple[in
     """Deal the hand of a flow: distinct queues, determined by its hash."""
     digest = hashlib.sha256(f"{schema}\x00{distinguisher}".encode()).digest()
     value = int.from_bytes(digest, "big")
-    deck = list(range(queues))
-    hand = []
-    for _ in range(min(size, queues)):
-        value, index = divmod(value, len(deck))
-        hand.append(deck.pop(index))
+    hand: list[int] = []
+    for dealt in range(min(size, queues)):
+        value, card = divmod(value, queues - dealt)
+        # The card counts the queues that were not dealt yet. There may be ten million, so no list of them is made.
+        for other in sorted(hand):
+            card += other <= card
+        hand.append(card)
     return tuple(hand)
 
 
@@ -65,13 +69,21 @@ class Queue:
 
 
 class FairQueues:
-    """The queues of one level. Cancelled requests are skipped when their turn comes."""
+    """The queues of one level. Cancelled requests are skipped when their turn comes.
+
+    A configuration may ask for ten million queues, so a queue is made when it is first used, and deleted when it is
+    empty and has had no more work than the others, or when all are.
+    """
 
     def __init__(self, queues: int, hand_size: int, length_limit: int) -> None:
-        self.queues = [Queue(index) for index in range(queues)]
+        self._count = queues
+        self.queues: dict[int, Queue] = {}
+        """The queues in use, by their index."""
         self._hand_size = hand_size
         self._length_limit = length_limit
         self._virtual_time = 0.0
+        self._executing = 0
+        self._sweep_at = REMEMBERED_QUEUES
         self._backlog: set[Queue] = set()
         """The queues in which requests wait."""
         self.length = 0
@@ -91,14 +103,20 @@ class FairQueues:
         self._append(request)
 
     def _queue_for(self, flow: Flow) -> Queue:
-        hand = hand_of(flow.schema, flow.distinguisher, len(self.queues), self._hand_size)
-        return min((self.queues[index] for index in hand), key=lambda one: one.seats_waiting + one.seats_in_use)
+        hand = hand_of(flow.schema, flow.distinguisher, self._count, self._hand_size)
+        index = min(hand, key=self._load)
+        return self.queues.get(index) or Queue(index)
+
+    def _load(self, index: int) -> int:
+        queue = self.queues.get(index)
+        return 0 if queue is None else queue.seats_waiting + queue.seats_in_use
 
     def _append(self, request: Waiting) -> None:
         queue = request.queue
         if not queue.waiting and not queue.executing:
             # A queue that was idle does not get credit for it.
             queue.next_start = max(queue.next_start, self._virtual_time)
+        self.queues[queue.index] = queue
         queue.waiting.append(request)
         queue.seats_waiting += request.seats
         self._backlog.add(queue)
@@ -128,18 +146,36 @@ class FairQueues:
         self._virtual_time = queue.next_start
         queue.next_start += request.seats * ESTIMATED_SECONDS
         queue.executing += 1
+        self._executing += 1
         queue.seats_in_use += request.seats
 
     def finish(self, request: Waiting, seconds: float) -> None:
         """Correct the estimate of a request that has run."""
         queue = request.queue
         queue.executing -= 1
+        self._executing -= 1
         queue.seats_in_use -= request.seats
         queue.next_start += request.seats * (seconds - ESTIMATED_SECONDS)
+        self._forget_idle()
 
     def __iter__(self) -> Iterator[Waiting]:
-        for queue in self.queues:
+        for queue in self.queues.values():
             yield from queue.waiting
+
+    def _forget_idle(self) -> None:
+        """Delete idle queues now and then: a queue that starts anew begins at the virtual time, as an idle one does."""
+        if not self._executing and not self.length:
+            self.queues = {}
+            self._sweep_at = REMEMBERED_QUEUES
+        if len(self.queues) <= self._sweep_at:
+            return
+        now = self._virtual_time
+        self.queues = {
+            index: queue
+            for index, queue in self.queues.items()
+            if queue.waiting or queue.executing or queue.next_start > now
+        }
+        self._sweep_at = max(REMEMBERED_QUEUES, 2 * len(self.queues))
 
     def _removed(self, queue: Queue, request: Waiting) -> None:
         queue.seats_waiting -= request.seats

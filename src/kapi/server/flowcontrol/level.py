@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kapi.server.flowcontrol.fairqueue import FairQueues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 DEFAULT_SHARES: Final = 30
 _QUEUING: Final = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
@@ -72,6 +72,13 @@ class Level:
     def borrowed(self) -> int:
         """The seats of other levels that this one uses now."""
         return 0 if self.is_exempt else max(0, self.seats_in_use - self.nominal)
+
+    def forget_schemas(self, existing: Container[str]) -> None:
+        """Drop the counts of FlowSchemas that were deleted, so that their number is bounded."""
+        self.dispatched_by_schema = {
+            schema: count for schema, count in self.dispatched_by_schema.items() if schema in existing
+        }
+        self.rejected = {key: count for key, count in self.rejected.items() if key[0] in existing}
 
     def reject(self, schema: str, reason: str) -> None:
         """Count a request that is refused."""

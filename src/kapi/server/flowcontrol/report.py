@@ -75,7 +75,7 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def _levels(control: FlowControl) -> Iterator[tuple[object, ...]]:
     for name, level in sorted(control.levels.items()):
         refused = level.rejections("queue-full") + level.rejections("concurrency-limit")
-        active = sum(bool(queue.waiting or queue.executing) for queue in level.queues.queues)
+        active = sum(bool(queue.waiting or queue.executing) for queue in level.queues.queues.values())
         is_idle = not level.executing and not level.waiting
         flags = (str(is_idle).lower(), str(level.is_retired).lower())
         counts = (level.waiting, level.executing, level.dispatched, refused)
@@ -85,7 +85,7 @@ def _levels(control: FlowControl) -> Iterator[tuple[object, ...]]:
 def _queues(control: FlowControl) -> Iterator[tuple[object, ...]]:
     for name, level in sorted(control.levels.items()):
         if level.can_queue:
-            for queue in level.queues.queues:
+            for _, queue in sorted(level.queues.queues.items()):
                 start = f"{queue.next_start:.8f}ss"
                 yield name, queue.index, len(queue.waiting), queue.executing, queue.seats_in_use, start
 
@@ -101,7 +101,7 @@ def _requests(control: FlowControl, *, details: bool) -> Iterator[tuple[object, 
             row += (info.version, info.resource, info.subresource)
         yield row
     for name, level in sorted(control.levels.items()):
-        for queue in level.queues.queues:
+        for queue in level.queues.queues.values():
             for index, request in enumerate(queue.waiting):
                 row = (name, request.flow.schema, queue.index, index, request.flow.distinguisher)
                 row += (_wall_time(request.arrived), request.seats)
