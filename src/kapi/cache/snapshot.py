@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from kapi.cache.watchcache import Item, WatchCache
+    from kapi.cache.item import Item
+    from kapi.cache.watchcache import WatchCache
 
 I = TypeVar("I", bound="Item")  # noqa: E741
 

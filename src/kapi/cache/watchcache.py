@@ -16,6 +16,8 @@ Promises:
   `MAX_EVENT_BYTES` of replaced and deleted objects in all. Beyond that the oldest are dropped, those of the resource
   that holds most of them first, so that one busy object does not cost the others their history; a watch from there is
   `TooOld`.
+* When the store cannot deliver some changes any more (this server was cut off from its cluster for longer than history
+  is kept), the store is read anew, see `relist`. Open watches end with `TooOld`.
 * No stored value makes the cache raise, whatever its bytes: what it or a listener cannot process is skipped and told,
   see `InvalidObjects`.
 
@@ -26,22 +28,29 @@ fields. A get is a look-up, a list is a join, an event is one encode.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kapi.base.clock import SystemClock
+from kapi.cache.fanout import FanOut
 from kapi.cache.invalidobjects import InvalidObjects
+from kapi.cache.item import Event, Item, Selection, item_class
+from kapi.cache.itemindex import ItemIndexes
 from kapi.cache.ownerindex import OwnerIndex
-from kapi.cache.watcher import LARGE
+from kapi.cache.sortedkeys import SortedKeys
+from kapi.storage.interface import Compacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kapi.base.clock import Clock
+    from kapi.cache.selector import ItemSelector
     from kapi.cache.snapshot import Snapshot
     from kapi.cache.watcher import Watcher
-    from kapi.storage.interface import Change, Storage, Subscription
+    from kapi.storage.interface import Change, Entry, Storage, Subscription
+
+__all__ = ["CacheHub", "Event", "Item", "Reader", "Selection", "TooOld", "WatchCache", "item_class", "prefix_of"]
 
 RETENTION = 300.0
 MAX_EVENTS = 100_000
@@ -51,9 +60,6 @@ MIN_EVENT_BYTES = 1024 * 1024
 """What a resource keeps of its last events however old they are, if they are no larger than this."""
 LOAD_PAGE = 2000
 
-_VERSION_FIELD = b'"resourceVersion":"%d"'
-_NO_FIELDS: dict[str, str] = {}
-
 
 class TooOld(Exception):
     """The revision is before the oldest event kept; `oldest` is the first a watch may start from."""
@@ -62,80 +68,6 @@ class TooOld(Exception):
         super().__init__(f"too old resource version: {revision} ({oldest})")
         self.revision = revision
         self.oldest = oldest
-
-
-class Selection(NamedTuple):
-    """What selectors look at; this server's writes carry it as the note of the change, which spares decoding."""
-
-    labels: dict[str, str] | None
-    fields: dict[str, str] | None
-    form: object = None
-    """What the writer knows the value to be fit for, see `Item.form`."""
-    owners: tuple[str, ...] | None = None
-    """The uids of the owners an object names; None when it names none."""
-
-
-class Item:
-    """One object at one revision. Immutable but for what is remembered of it: a write makes a new one.
-
-    A custom object may be stored in any version its kind had, by rules that have changed since. `version` is the
-    apiVersion it is stored in (empty for kinds that have one stored version only), `form` a token of the rules its body
-    is known to obey, and `forms` its bodies by other rules, made when they were first asked for.
-    """
-
-    __slots__ = (
-        "body",
-        "fields",
-        "form",
-        "forms",
-        "key",
-        "labels",
-        "name",
-        "namespace",
-        "owners",
-        "revision",
-        "version",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        namespace: str,
-        name: str,
-        revision: int,
-        body: bytes,
-        selection: Selection,
-        version: str = "",
-    ) -> None:
-        self.key = key
-        self.namespace = namespace
-        self.name = name
-        self.revision = revision
-        self.body = body
-        self.labels = selection.labels
-        self.fields = selection.fields
-        self.version = version
-        self.form = selection.form
-        self.owners = selection.owners
-        self.forms: dict[object, bytes] | None = None
-
-    def at(self, revision: int) -> Item:
-        """The same state stamped with another revision: how a deletion is shown.
-
-        The metadata block comes first in a body and resourceVersion is the first field of that name in it, so the
-        first match is the right one.
-        """
-        before, after = _VERSION_FIELD % self.revision, _VERSION_FIELD % revision
-        selection = Selection(self.labels, self.fields, self.form, self.owners)
-        body = self.body.replace(before, after, 1)
-        item = Item(self.key, self.namespace, self.name, revision, body, selection, self.version)
-        if self.forms is not None:
-            item.forms = {form: other.replace(before, after, 1) for form, other in self.forms.items()}
-        return item
-
-    def field_values(self) -> dict[str, str]:
-        """Everything a field selector may ask about."""
-        return {"metadata.name": self.name, "metadata.namespace": self.namespace, **(self.fields or _NO_FIELDS)}
 
 
 class Reader(Protocol):
@@ -150,26 +82,6 @@ class Reader(Protocol):
         ...
 
 
-class Event:
-    """One change of one object: `previous` is None for an addition, `deleted` says the item is its last state."""
-
-    __slots__ = ("chunks", "deleted", "item", "previous", "time")
-
-    def __init__(self, item: Item, previous: Item | None, *, deleted: bool, time: float) -> None:
-        self.item = item
-        self.previous = previous
-        self.deleted = deleted
-        self.time = time
-        self.chunks: dict[object, bytes] = {}
-        """Encoded forms made while the event is handed out, by (encoder, type); emptied afterwards."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that are kept for this event alone: the state before it, and the last state if there is none after."""
-        before = 0 if self.previous is None else len(self.previous.body)
-        return before + len(self.item.body) if self.deleted else before
-
-
 # Stands where an event has been dropped until the list is cut: the memory of the event's objects is freed at once.
 _DROPPED = Event(Item("", "", "", 0, b"", Selection(None, None)), None, deleted=True, time=0.0)
 
@@ -182,16 +94,20 @@ class WatchCache:
         self.hub = hub
         self._reader = reader
         self._items: dict[str, Item] = {}
-        self._keys: list[str] = []
+        self._keys = SortedKeys()
+        self.indexes = ItemIndexes()
         self._events: list[Event] = []
         self._revisions: list[int] = []
         self._start = 0
         self.event_bytes = 0
         """Bytes of replaced and deleted objects that the kept events hold."""
-        self._watchers: dict[Watcher, None] = {}
+        self._fan_out = FanOut(hub.storage, hub.invalid)
+        self._watchers = self._fan_out.watchers
         self._behind: dict[Watcher, None] = {}
         self.snapshots: dict[Snapshot[Any], None] = {}
         """Snapshots of items that are being written to clients."""
+        self.had_uninitialized = False
+        """True if there is, or was, an object that initializers have not finished."""
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.floor = hub.revision if hub.loaded else hub.floor
         """A watch may start from here or later."""
@@ -207,25 +123,28 @@ class WatchCache:
 
     def items(self, prefix: str = "") -> list[Item]:
         """All items below a key prefix (the resource's own when empty), in key order."""
-        first, last = self._span(prefix, "")
         items = self._items
-        return [items[key] for key in self._keys[first:last]]
+        return [items[key] for key in self._keys.between(*self._span(prefix, ""))[0]]
 
     def page(self, prefix: str, start: str, limit: int) -> tuple[list[Item], int]:
         """Part of `items`: at most `limit` from the key `start` on, and how many come after those."""
-        first, last = self._span(prefix, start)
-        end = min(first + limit, last)
         items = self._items
-        return [items[key] for key in self._keys[first:end]], last - end
+        keys, rest = self._keys.between(*self._span(prefix, start), limit)
+        return [items[key] for key in keys], rest
 
-    def _span(self, prefix: str, start: str) -> tuple[int, int]:
-        """Where in the keys a prefix begins and ends, not before a key."""
-        keys = self._keys
-        first, last = 0, len(keys)
-        if prefix and prefix != self.prefix:
-            first = bisect_left(keys, prefix)
-            last = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), first)
-        return (bisect_left(keys, start, first, last), last) if start else (first, last)
+    def candidates(self, prefix: str, start: str, selector: ItemSelector) -> list[Item]:
+        """Items below a key prefix from the key `start` on, in key order, among them all that a selector matches."""
+        keys = self.indexes.find(selector, self.hub.clock.monotonic())
+        if keys is None:
+            return self.page(prefix, start, len(self._items))[0]
+        items, least = self._items, max(prefix, start)
+        return [items[key] for key in keys if key >= least and key.startswith(prefix)]
+
+    def _span(self, prefix: str, start: str) -> tuple[str, str | None]:
+        """The first key that may begin with a prefix, not before `start`, and the first one after those."""
+        if not prefix or prefix == self.prefix:
+            return start, None
+        return max(prefix, start), prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
     @property
     def last_change(self) -> int:
@@ -241,9 +160,16 @@ class WatchCache:
 
     def load(self, key: str, value: bytes, revision: int) -> None:
         """Take in an object as it was at the start of history; no event."""
-        item = self._read(key, value, revision)
+        item = self.read(key, value, revision)
         if item is not None:
             self._store(item)
+
+    def clear(self, floor: int) -> None:
+        """Drop what was loaded, to load it anew as of another revision."""
+        for item in list(self._items.values()):
+            self._remove(item)
+        self.drop_bytes(self.event_bytes + 1)
+        self.floor = floor
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Take in committed changes and offer them to the watchers."""
@@ -251,14 +177,17 @@ class WatchCache:
         events = [event for change in changes if (event := self._apply(change, now)) is not None]
         if not events:
             return
+        self.notify(events)
+        self._fan_out.offer(events)
+        self.trim(now)
+        self.hub.limit_event_bytes()
+
+    def notify(self, events: Sequence[Event]) -> None:
+        """Call the parts of this server that listen."""
         for listener in self._listeners:
             self._call(listener, events)
         for listener_of_all in self.hub.listeners:
             self._call(partial(listener_of_all, self), events)
-        if self._watchers:
-            self._offer(events)
-        self.trim(now)
-        self.hub.limit_event_bytes()
 
     def _call(self, listener: Callable[[Sequence[Event]], None], events: Sequence[Event]) -> None:
         """Call a listener; if it raises, call it again event by event, so that it misses only those it cannot process.
@@ -273,24 +202,11 @@ class WatchCache:
                 with self.hub.invalid.guard(event.item.key, _name_of(listener)):
                     listener((event,))
 
-    def _offer(self, events: Sequence[Event]) -> None:
-        """Offer events to the watchers; one whose selector or encoder raises is closed, as a gap would be a lie."""
-        is_large = any(len(event.item.body) > LARGE for event in events)
-        for watcher in list(self._watchers):
-            try:
-                (watcher.offer_large if is_large else watcher.offer)(events)
-            except Exception as error:
-                self.hub.invalid.record(events[0].item.key, "watch", error)
-                self.remove(watcher)
-                watcher.outlet.abort()
-        for event in events:
-            event.chunks = {}
-
     def _apply(self, change: Change, now: float) -> Event | None:
         if self.hub.invalid.parts:
             self.hub.invalid.clear(change.key)
         previous = self._items.get(change.key)
-        item = None if change.value is None else self._read(change.key, change.value, change.revision, change.note)
+        item = None if change.value is None else self.read(change.key, change.value, change.revision, change.note)
         is_deleted = item is None
         if item is not None:
             self._store(item)
@@ -300,8 +216,7 @@ class WatchCache:
         else:
             return None
         if self.snapshots and previous is not None:
-            for snapshot in list(self.snapshots):
-                snapshot.replaced(previous)
+            self.tell_snapshots(previous)
         event = Event(item, previous, deleted=is_deleted, time=now)
         self._events.append(event)
         self._revisions.append(change.revision)
@@ -309,7 +224,27 @@ class WatchCache:
         self.hub.event_bytes += event.size
         return event
 
-    def _read(self, key: str, value: bytes, revision: int, note: object = None) -> Item | None:
+    def tell_snapshots(self, replaced: Item) -> None:
+        """Tell those who are sending an item that it is kept in memory for them alone."""
+        for snapshot in list(self.snapshots):
+            snapshot.replaced(replaced)
+
+    def replace(self, items: dict[str, Item], revision: int) -> list[Event]:
+        """Hold these items, in order of their keys, as of a revision, and no history; returns the events dropped.
+
+        Every watch that is open ends with `TooOld`, since what happened meanwhile is not known.
+        """
+        dropped, self._events, self._revisions, self._start = self._events, [], [], 0
+        self.hub.event_bytes -= self.event_bytes
+        self.event_bytes = 0
+        self._items, self._keys, self.floor = items, SortedKeys(list(items)), revision
+        self._fan_out.drop()
+        self.indexes.clear()
+        for watcher in list(self._watchers):
+            watcher.fall_behind(0)
+        return dropped
+
+    def read(self, key: str, value: bytes, revision: int, note: object = None) -> Item | None:
         """What is kept of any value: without labels if those cannot be read, None if nothing can."""
         try:
             return self.item(key, value, revision, note)
@@ -322,25 +257,34 @@ class WatchCache:
 
     def _remove(self, item: Item) -> None:
         del self._items[item.key]
-        del self._keys[bisect_left(self._keys, item.key)]
-        if item.owners:
-            self.hub.owners.replace(item.key, item.owners, None)
+        self._keys.remove(item.key)
+        self.index(item.key, item, None)
+
+    def index(self, key: str, before: Item | None, after: Item | None) -> None:
+        """Update what is known of all objects together: indexes, owners, and how many are not initialized."""
+        if self.indexes:
+            self.indexes.replace(key, before, after)
+        owned = None if before is None else before.owners
+        owners = None if after is None else after.owners
+        if owned or owners:
+            self.hub.owners.replace(key, owned, owners)
+        if (after is not None and after.is_uninitialized) or (before is not None and before.is_uninitialized):
+            self.had_uninitialized = True
+            self.hub.uninitialized += bool(after and after.is_uninitialized) - bool(before and before.is_uninitialized)
 
     def item(self, key: str, value: bytes, revision: int, note: object = None) -> Item:
         """What is kept of a value; the note spares decoding it."""
         namespace, _, name = key[len(self.prefix) :].rpartition("/")
         selection = note if isinstance(note, Selection) else self._reader.select(value)
         version, body = self._reader.split(value)
-        return Item(key, namespace, name, revision, body, selection, version)
+        return item_class(selection)(key, namespace, name, revision, body, selection, version)
 
     def _store(self, item: Item) -> None:
         previous = self._items.get(item.key)
         if previous is None:
-            insort(self._keys, item.key)
+            self._keys.add(item.key)
         self._items[item.key] = item
-        before = None if previous is None else previous.owners
-        if before or item.owners:
-            self.hub.owners.replace(item.key, before, item.owners)
+        self.index(item.key, previous, item)
 
     def trim(self, now: float) -> None:
         """Drop events that are too many or too old."""
@@ -392,17 +336,21 @@ class WatchCache:
     def add(self, watcher: Watcher) -> None:
         """Start offering events to a watcher; it has been given everything before now."""
         self._behind.pop(watcher, None)
-        self._watchers[watcher] = None
+        self._watchers.add(watcher)
 
     def leave(self, watcher: Watcher) -> None:
         """Stop offering events to a watcher that reads them from history for a while."""
-        if self._watchers.pop(watcher, watcher) is None:
+        if self._watchers.remove(watcher):
             self._behind[watcher] = None
 
     def remove(self, watcher: Watcher) -> None:
         """Stop offering events to a watcher."""
-        self._watchers.pop(watcher, None)
+        self._watchers.remove(watcher)
         self._behind.pop(watcher, None)
+
+    def flush(self) -> None:
+        """Send every event up to now to the watchers in the feed, if some still wait to be sent with others."""
+        self._fan_out.flush()
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> None:
         """Call a part of this server with events, before they are sent to watchers and the write is acknowledged."""
@@ -414,8 +362,7 @@ class WatchCache:
 
     def count(self, prefix: str) -> int:
         """How many items are below a key prefix."""
-        first, last = self._span(prefix, "")
-        return last - first
+        return self._keys.between(*self._span(prefix, ""), 0)[1]
 
 
 class CacheHub:
@@ -438,6 +385,8 @@ class CacheHub:
         """True once history has been read: a cache created from then on knows nothing of what was before."""
         self.event_bytes = 0
         """Bytes of replaced and deleted objects that the events of all caches hold."""
+        self.uninitialized = 0
+        """The number of objects that initializers have not finished."""
         self.owners = OwnerIndex()
         self.listeners: list[Callable[[WatchCache, Sequence[Event]], None]] = []
         """Parts of this server that are called with the events of every resource, as `WatchCache.listen` has it."""
@@ -449,22 +398,34 @@ class CacheHub:
 
     async def load(self) -> None:
         """Read the store as it was at the oldest kept revision, then everything since, then follow it live."""
-        floor = self.storage.compacted
+        try:
+            await self._load(self.storage.compacted)
+        except Compacted:
+            # Another server has compacted the store meanwhile. The present is kept for longer than reading it takes.
+            await self._load(await self.storage.latest())
+        self.loaded = True
+
+    async def _load(self, floor: int) -> None:
         self.revision = self.floor = floor
         for cache in self._caches.values():
-            cache.floor = floor
+            cache.clear(floor)
         start = ""
         while floor:
-            page = await self.storage.range("/registry/", start=start, limit=LOAD_PAGE, revision=floor)
-            for entry in page.entries:
-                owner = self._cache_of(entry.key)
-                if owner is not None:
-                    owner.load(entry.key, entry.value, entry.revision)
+            page = await self.storage.range("/registry/", start=start, limit=LOAD_PAGE, revision=floor, counted=False)
+            self._load_page(page.entries)
             if not page.more:
                 break
             start = page.entries[-1].key + "\0"
         self._subscription = await self.storage.follow(floor, self._take)
-        self.loaded = True
+
+    def _load_page(self, entries: Sequence[Entry]) -> None:
+        cache: WatchCache | None = None
+        for key, value, revision in entries:
+            # Keys come in order, so most are of the same resource as the one before.
+            if cache is None or not key.startswith(cache.prefix):
+                cache = self.cache_of(key)
+            if cache is not None:
+                cache.load(key, value, revision)
 
     def close(self) -> None:
         """Stop following the store."""
@@ -478,7 +439,7 @@ class CacheHub:
             cache = self._caches[prefix] = WatchCache(prefix, self._reader_for(prefix), self)
         return cache
 
-    def _cache_of(self, key: str) -> WatchCache | None:
+    def cache_of(self, key: str) -> WatchCache | None:
         """The cache of a key's resource; None for a key that is not one of an object."""
         try:
             return self.cache(prefix_of(key))
@@ -505,6 +466,7 @@ class CacheHub:
             now = self.clock.monotonic()
             for cache in list(self._caches.values()):
                 cache.trim(now)
+                cache.indexes.drop_unused(now)
 
     def find(self, key: str) -> Item | None:
         """The latest state of any key."""
@@ -524,7 +486,9 @@ class CacheHub:
         waiting = (revision, future)
         self._waiting.append(waiting)
         try:
-            await asyncio.wait_for(future, seconds)
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
+            async with asyncio.timeout(seconds):
+                await future
         except TimeoutError:
             return False
         finally:
@@ -539,7 +503,7 @@ class CacheHub:
         for change in changes:
             # Most batches are of one resource.
             if cache is None or not change.key.startswith(cache.prefix):
-                cache = self._cache_of(change.key)
+                cache = self.cache_of(change.key)
             if cache is not None:
                 groups.setdefault(cache, []).append(change)
         for cache, group in groups.items():

@@ -1,6 +1,7 @@
 """Watchers: each is offered the events of a watch cache, selects some, and writes them to a response stream.
 
-An event is offered without waiting, and is encoded once for all watchers that want the same representation. A watcher
+An event is offered without waiting, and is encoded once for all watchers that want the same representation; those that
+select the same are written the same bytes, see `watcherindex`. A watcher
 has no queue: when its client does not keep up, or an event is too large to be written at once, it leaves the live feed
 and remembers the revision it had reached. It then reads the events that follow from the history of the cache as its
 client reads, and joins the feed again when it has caught up. So a client that does not read costs its send buffer,
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from kapi.cache.watchcache import Event, Item, WatchCache
+    from kapi.cache.item import Event, Item
+    from kapi.cache.selector import Equality, ItemSelector
+    from kapi.cache.watchcache import WatchCache
 
 LARGE = 64 * 1024
 """An event of an object beyond this many bytes is written in pieces, as the client reads."""
@@ -36,12 +39,25 @@ class Outlet(Protocol):
     """The response stream of a watcher, as far as the cache uses it."""
 
     @property
+    def framing(self) -> object:
+        """Equal for streams that frame the same bytes in the same way."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """True while the client has not taken enough of what was written."""
         ...
 
     def write(self, data: bytes) -> None:
         """Send without waiting."""
+        ...
+
+    def frame(self, data: bytes) -> bytes:
+        """What `write` would send for some bytes, to be sent to several streams of the same framing."""
+        ...
+
+    def write_framed(self, framed: bytes) -> bool:
+        """Send what `frame` returned; returns True if the client has not taken enough of what was written."""
         ...
 
     def abort(self) -> None:
@@ -52,32 +68,76 @@ class Outlet(Protocol):
 class Watcher:
     """One watch: its selection, its encoder, its stream.
 
-    `matches` is None when everything in `prefix` matches.
+    `prefix` is that of the keys in a namespace, or empty; there is no `selector` when everything in it matches. Objects
+    that initializers have not finished are hidden unless `includes_uninitialized` is set: for the client they are
+    created when they are initialized.
     """
 
-    __slots__ = ("after", "behind", "cache", "encoder", "matches", "outlet", "prefix")
+    __slots__ = (
+        "after",
+        "behind",
+        "cache",
+        "encoder",
+        "equality",
+        "identity",
+        "includes_uninitialized",
+        "matches",
+        "outlet",
+        "prefix",
+        "selector",
+    )
 
     def __init__(
-        self, cache: WatchCache, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet
+        self,
+        cache: WatchCache,
+        prefix: str,
+        selector: ItemSelector | None,
+        encoder: Encoder,
+        outlet: Outlet,
+        *,
+        includes_uninitialized: bool = False,
     ) -> None:
         self.cache = cache
         self.prefix = prefix
-        self.matches = matches
+        self.selector = selector
+        self.matches: Callable[[Item], bool] | None = None if selector is None else selector.matches
+        self.equality: Equality | None = (
+            selector.equalities[0] if selector is not None and selector.equalities else None
+        )
+        """What the watcher is found by in the index."""
         self.encoder = encoder
         self.outlet = outlet
+        self.includes_uninitialized = includes_uninitialized
+        self.identity = self._identity()
+        """Equal for watchers of a prefix and an equality that are sent the same bytes."""
         self.after = 0
         """Events up to this revision are not sent: the watch began there, or sent them before it fell behind."""
         self.behind: asyncio.Future[None] | None = None
         """Done when the watcher has left the feed."""
 
-    def offer(self, events: Sequence[Event]) -> None:
-        """Send what these events mean to this watcher, in one write."""
-        chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
-        if not chunks:
+    def _identity(self) -> object:
+        selected = None if self.selector is None else self.selector.identity
+        if self.encoder.share is None or (self.selector is not None and selected is None):
+            return self
+        return self.encoder.share, selected, self.includes_uninitialized, self.outlet.framing
+
+    def offer(self, events: Sequence[Event], last: int) -> None:
+        """Send what these events mean to this watcher, in one write; with them it has reached the revision `last`."""
+        data = self._encoded(events)
+        if not data:
             return
-        self.outlet.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        self.outlet.write(data)
         if self.outlet.is_full:
-            self.fall_behind(events[-1].item.revision)
+            self.fall_behind(last)
+
+    def framed(self, events: Sequence[Event]) -> bytes:
+        """What every watcher of the same identity is sent for these events; empty if they do not concern it."""
+        data = self._encoded(events)
+        return self.outlet.frame(data) if data else b""
+
+    def _encoded(self, events: Sequence[Event]) -> bytes:
+        chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def offer_large(self, events: Sequence[Event]) -> None:
         """Leave the feed before these events, if they concern this watcher: some are too large for one write."""
@@ -124,12 +184,17 @@ class Watcher:
     def _kind(self, event: Event) -> str | None:
         matches = self.matches
         previous = event.previous
-        if matches is None:
+        if self.cache.had_uninitialized and not self.includes_uninitialized:
+            before = previous is not None and not previous.is_uninitialized and (matches is None or matches(previous))
+            after = not event.item.is_uninitialized and (matches is None or matches(event.item))
+            after = after and not event.deleted
+        elif matches is None:
             if event.deleted:
                 return "DELETED"
             return "MODIFIED" if previous is not None else "ADDED"
-        before = previous is not None and matches(previous)
-        after = not event.deleted and matches(event.item)
+        else:
+            before = previous is not None and matches(previous)
+            after = not event.deleted and matches(event.item)
         if after:
             return "MODIFIED" if before else "ADDED"
         return "DELETED" if before else None

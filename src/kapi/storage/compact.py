@@ -13,10 +13,11 @@ recorded, nothing becomes due, and the disk is left alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kapi.storage.interface import StorageFailed
+from kapi.storage.interface import StorageFailed, StorageUnreachable
 
 if TYPE_CHECKING:
     from kapi.base.clock import Clock
@@ -67,7 +68,9 @@ class Compactor:
         """Compact until cancelled, or until the store takes no more writes."""
         try:
             while True:
-                await self.step()
+                # A cluster that does not answer is compacted later.
+                with contextlib.suppress(StorageUnreachable):
+                    await self.step()
                 await asyncio.sleep(self._interval)
         except StorageFailed:
             return  # The store has called `on_failure`; there is nothing to add.

@@ -5,8 +5,9 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
 
 1.  **Revisions.** Every commit gets a revision larger than every one before it, allocated inside the commit. A revision
     is never given out twice, not after a restart, a kill, or a compaction that emptied the store. SQLite and memory
-    count without gaps, except that SQLite goes on after the reserved revisions when a power cut or a repair leaves open
-    which were given out; it is compacted to there. A store that is shared may have gaps.
+    count without gaps, and in the order in which commits were started, except that SQLite goes on after the reserved
+    revisions when a power cut or a repair leaves open which were given out; it is compacted to there. A store that is
+    shared may have gaps, and makes commits that are under way together in any order, unless they write one key.
 2.  **Durable before visible.** `commit` returns, and followers are called, only after the write is on disk.
 3.  **Compare and swap.** Every operation of a commit names the revision it expects its key to be at (0: absent). All of
     them are compared with the latest state inside the commit; if one differs, `RevisionMismatch` names its key and
@@ -24,7 +25,10 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
     `revision` has then been delivered. `changes` may be empty: the store has moved on without a change to deliver
     (progress). When `follow` returns, the follower has been given the revision that the store was at when it was
     called. Followers are called on the event loop, and those of the server that wrote before its `commit` returns;
-    the followers of another server are called later.
+    the followers of another server are called later. A store whose feed was interrupted for so long that what it
+    missed has been compacted calls `on_gap` with a later revision R, and nothing else; its owner reads the store as it
+    was at R. When that has returned, the feed goes on after R; `latest` and commits return no earlier. Without an
+    `on_gap` such a store fails (9).
 7.  **Compaction** removes old versions up to a revision. The latest version of every key stays. It never makes writers
     wait for more than one small step of it.
 8.  **History is bounded in bytes.** Replaced and deleted versions take no more than `ledger.HISTORY_BYTES`, or than
@@ -32,7 +36,9 @@ several kube-apiservers share one etcd); what a promise says of "this server" ho
     no further than needed; `compacted` moves then without a call. However long one key is written to, the store does
     not grow. (A store that is shared has a quota of its own.)
 9.  **Failure is final.** When the disk fails, or the files of the store are deleted or replaced, every pending and
-    later write raises `StorageFailed`, `on_failure` is called once, and nothing is retried. Reads may go on.
+    later write raises `StorageFailed`, `on_failure` is called once, and nothing is retried. Reads may go on. A cluster
+    that does not answer for a while has not failed: what was asked of it raises `StorageUnreachable` within its
+    deadline, or `OutcomeUnknown` for a commit that may have been made, and the store is usable again when it answers.
 10. **Damage is noticed.** A store that is not what was acknowledged is not opened (`StorageUnavailable`); a value that
     is not what was written is not returned (`StorageDamaged`).
 
@@ -48,7 +54,7 @@ commit, so that an object is encoded once, with its resourceVersion in it; one t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -94,6 +100,18 @@ class StorageDamaged(StorageError):
 
 class StorageBusy(StorageError):
     """Too many writes are waiting; nothing was written, try again."""
+
+
+class StorageUnreachable(StorageError):
+    """The cluster behind the store does not answer or refuses, for now; nothing was written. The text says why."""
+
+
+class OutcomeUnknown(StorageError):
+    """The cluster behind the store did not answer a commit in time: it may have been made, or be made yet."""
+
+
+class ValueTooLarge(StorageError):
+    """The store does not take values of this size; nothing was written."""
 
 
 class StorageUnavailable(StorageError):
@@ -173,6 +191,10 @@ Follower = Callable[[int, Sequence[Change]], None]
 """Called with a revision and the changes up to it that were not delivered before."""
 
 
+GapHandler = Callable[[int], Awaitable[None]]
+"""Called with the revision after which the feed goes on; reads the store as it was then."""
+
+
 class Subscription(Protocol):
     """A running feed."""
 
@@ -185,6 +207,7 @@ class Storage(Protocol):
     """The store as the server uses it; the module's text has the promises."""
 
     on_failure: Callable[[BaseException], None] | None
+    on_gap: GapHandler | None
 
     @property
     def revision(self) -> int:
@@ -194,6 +217,11 @@ class Storage(Protocol):
     @property
     def compacted(self) -> int:
         """The oldest revision that can be read, and that a feed can start from."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """A count of the writes of this process that have begun and were not answered yet; 0 if there are none."""
         ...
 
     async def commit(self, operations: Sequence[Operation]) -> int:
@@ -216,8 +244,13 @@ class Storage(Protocol):
         """The value of a key, now or at a revision."""
         ...
 
-    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """The keys that begin with `prefix`, from `start` on, at most `limit` (0: all), now or at a revision."""
+    async def range(
+        self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
+        """The keys that begin with `prefix`, from `start` on, at most `limit` (0: all), now or at a revision.
+
+        If they are not `counted`, the page's `more` may be any number above 0 where keys follow, which costs less.
+        """
         ...
 
     async def follow(self, since: int, follower: Follower) -> Subscription:

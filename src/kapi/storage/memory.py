@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kapi.storage.feed import Feed
 from kapi.storage.interface import (
@@ -31,7 +31,7 @@ from kapi.storage.operations import validate_operations
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.storage.interface import Draft, Follower, Operation, Subscription
+    from kapi.storage.interface import Draft, Follower, GapHandler, Operation, Subscription
 
 _SLICE = 500
 """Commits per step of a catch-up or of a compaction; other tasks run in between."""
@@ -47,6 +47,14 @@ class _Version(NamedTuple):
     value: bytes | None
 
 
+class Snapshot(NamedTuple):
+    """The latest version of every key, at one revision. Immutable: stores that were made of it do not change it."""
+
+    revision: int
+    entries: tuple[Entry, ...]
+    """The keys in order."""
+
+
 # Stands in the log for a compacted commit, until the log is cut.
 _REMOVED: list[Change] = []
 
@@ -56,6 +64,7 @@ class MemoryStorage:
 
     def __init__(self, *, history_bytes: int = HISTORY_BYTES) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
+        self.on_gap: GapHandler | None = None
         self._revision = 0
         self._compacted = 0
         self._finished = 0
@@ -71,10 +80,32 @@ class MemoryStorage:
         self._failure: BaseException | None = None
         self._closed = False
 
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot, *, history_bytes: int = HISTORY_BYTES) -> Self:
+        """Return a store that begins with the state of a snapshot: at its revision, compacted to it."""
+        storage = cls(history_bytes=history_bytes)
+        storage._revision = storage._compacted = storage._finished = snapshot.revision
+        storage._keys = [entry.key for entry in snapshot.entries]
+        storage._versions = {key: [_Version(revision, value)] for key, value, revision in snapshot.entries}
+        storage._ledger.present = sum(cost(key, len(value)) for key, value, _ in snapshot.entries)
+        return storage
+
+    def snapshot(self) -> Snapshot:
+        """Return the latest version of every key. Values are shared, so it costs a tuple for each key."""
+        self._check_open()
+        latest = ((key, self._versions[key][-1]) for key in self._keys)
+        entries = tuple(Entry(key, value, revision) for key, (revision, value) in latest if value is not None)
+        return Snapshot(self._revision, entries)
+
     @property
     def revision(self) -> int:
         """The latest revision."""
         return self._revision
+
+    @property
+    def waiting(self) -> int:
+        """0: a write is complete when its call returns."""
+        return 0
 
     @property
     def compacted(self) -> int:
@@ -154,7 +185,9 @@ class MemoryStorage:
         """The value of a key, now or at a revision."""
         return self._at(key, self._snapshot(revision))
 
-    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
         """The keys that begin with `prefix`, from `start` on, at most `limit` (0: all), now or at a revision."""
         snapshot = self._snapshot(revision)
         end = prefix_end(prefix)

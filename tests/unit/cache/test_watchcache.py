@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from kapi.base.clock import ManualClock
 from kapi.cache import watchcache, watcher
+from kapi.cache.selector import ItemSelector
 from kapi.cache.watchcache import CacheHub, Item, Selection, TooOld, prefix_of
 from kapi.cache.watcher import Watcher
-from kapi.storage.interface import Change, Draft
+from kapi.storage.interface import Change, Compacted, Draft
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
 
@@ -59,6 +60,15 @@ class Outlet:
         if not self.reads:
             self.pending += len(data)
 
+    framing = None
+
+    def frame(self, data):
+        return data
+
+    def write_framed(self, framed):
+        self.write(framed)
+        return self.is_full
+
     def abort(self):
         self.aborted = True
 
@@ -96,7 +106,8 @@ def cache(hub):
 
 
 def _watch(cache, matches=None, *, prefix="", outlet=None, encoder=None):
-    watcher = Watcher(cache, prefix, matches, encoder or Encoder(), outlet or Outlet())
+    selector = None if matches is None else ItemSelector(matches)
+    watcher = Watcher(cache, prefix, selector, encoder or Encoder(), outlet or Outlet())
     cache.add(watcher)
     return watcher
 
@@ -501,6 +512,21 @@ def test_progress_moves_the_revision_and_wakes_what_waits_for_it():
     run(scenario())
 
 
+def test_a_task_that_is_cancelled_when_its_revision_comes_ends():
+    """Otherwise a task of the server that was told to stop would go on."""
+
+    async def scenario():
+        hub = CacheHub(MemoryStorage(), lambda _: Reader())
+        waiting = asyncio.ensure_future(hub.wait_for(7, seconds=30))
+        await asyncio.sleep(0)
+        hub._take(7, [])
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    run(scenario())
+
+
 def test_waiting_for_a_revision_that_is_there_needs_no_turn_of_the_loop(hub):
     hub._take(3, [_put(3)])
     coroutine = hub.wait_for(3, seconds=30)
@@ -517,3 +543,54 @@ def test_events_of_one_revision_are_sent_in_one_write(cache, hub):
     assert outlet.writes == 1
     assert [event.item.name for event in cache.since(3)] == ["a", "b", "d"]
     assert cache.since(4) == []
+
+
+class CompactedWhileLoading(MemoryStorage):
+    """A store that another server compacts while this one reads it: after some of its history, or before that."""
+
+    def __init__(self, *, in_history):
+        super().__init__()
+        self.in_history = in_history
+        self.attempts = 0
+
+    async def range(self, prefix, **options):
+        self.attempts += 1
+        if self.attempts == 1 and not self.in_history:
+            await self.compact(self.revision)
+        return await super().range(prefix, **options)
+
+    async def follow(self, since, follower):
+        self.attempts += 1
+        if self.attempts == 2 and self.in_history:
+            follower(*await self._history(since))
+            await self._shorten()
+            raise Compacted(since, self.revision)
+        return await super().follow(since, follower)
+
+    async def _shorten(self):
+        """Delete a key that the server has read, and compact the deletion away."""
+        entry = await self.get(PREFIX + "ns/gone")
+        await self.compact(await self.delete(entry.key, entry.revision))
+
+
+@pytest.mark.parametrize("in_history", [False, True])
+def test_a_store_that_is_compacted_while_it_is_loaded_is_loaded_anew(in_history):
+    async def scenario():
+        storage = CompactedWhileLoading(in_history=in_history)
+        for name in ("gone", "kept"):
+            await storage.put(PREFIX + f"ns/{name}", Draft(HEAD + b'"metadata":{"resourceVersion":"', b'"}}'), 0)
+        await storage.compact(1)
+        hub = CacheHub(storage, lambda prefix: Reader())
+        cache = hub.cache(PREFIX)
+        await hub.load()
+        names = [item.name for item in cache.items()]
+        assert names == (["kept"] if in_history else ["gone", "kept"])
+        assert [item.revision for item in cache.items()][-1] == 2
+        assert hub.revision == cache.floor == storage.revision
+        assert hub.event_bytes == 0
+        await storage.put(PREFIX + "ns/new", Draft(HEAD + b'"metadata":{"resourceVersion":"', b'"}}'), 0)
+        assert [event.item.name for event in cache.since(cache.floor)] == ["new"]
+        with pytest.raises(TooOld):
+            cache.since(1)
+
+    run(scenario())

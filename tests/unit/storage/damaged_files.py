@@ -36,6 +36,30 @@ def crash(path: Path, count: int = COUNT) -> None:
     subprocess.run([sys.executable, "-c", program, str(path), str(count)], check=True, timeout=60)
 
 
+def crash_after_compaction(path: Path) -> None:
+    """The same with every second object deleted and compacted away, and as many created, before the end."""
+    program = textwrap.dedent(
+        """
+        import asyncio, os, sys
+        from pathlib import Path
+        from kapi.storage.interface import Draft
+        from kapi.storage.sqlite.storage import SqliteStorage
+        async def main():
+            store = await SqliteStorage.open(Path(sys.argv[1]))
+            count = int(sys.argv[2])
+            for number in range(2 * count):
+                await store.put(f"/{number:03}", Draft(b"x" * 700, b"y" * 800), 0)
+            for number in range(1, 2 * count, 2):
+                await store.delete(f"/{number:03}", number + 1)
+            await store.compact(store.revision)
+            await store.put("/last", Draft(b"x" * 700, b"y" * 800), 0)
+            os._exit(0)
+        asyncio.run(main())
+        """
+    )
+    subprocess.run([sys.executable, "-c", program, str(path), str(COUNT // 3)], check=True, timeout=60)
+
+
 def copy(source: Path, target: Path) -> Path:
     shutil.copytree(source, target / "data")
     return target / "data"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from kapi.storage.interface import Draft
+import pytest
+
+from kapi.storage.interface import Compacted, Draft, Entry
 from kapi.storage.memory import MemoryStorage
 
 
@@ -46,3 +48,25 @@ def test_a_compaction_lets_others_run_between_its_steps():
         assert turns > 3
 
     asyncio.run(scenario())
+
+
+def test_a_store_of_a_snapshot_has_its_keys_and_goes_on_with_its_revisions():
+    async def main():
+        storage = MemoryStorage()
+        first = await storage.put("/a", Draft(b"a", b""), 0)
+        await storage.put("/b", Draft(b"b", b""), 0)
+        await storage.delete("/b", 2)
+        snapshot = storage.snapshot()
+        await storage.put("/a", Draft(b"changed", b""), first)
+        copy = MemoryStorage.from_snapshot(snapshot)
+        assert (await copy.range("/")).entries == [Entry("/a", b"a1", 1)]
+        assert (copy.revision, copy.compacted) == (3, 3)
+        assert copy._ledger.present == storage._ledger.present - len("changed4") + len("a1")
+        assert await copy.put("/a", Draft(b"copy", b""), first) == 4
+        assert snapshot.entries == (Entry("/a", b"a1", 1),)
+        with pytest.raises(Compacted):
+            await copy.get("/a", 2)
+        await copy.compact(4)
+        assert (await copy.get("/a")).value == b"copy4"
+
+    asyncio.run(main())

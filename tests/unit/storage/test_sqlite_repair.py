@@ -9,7 +9,19 @@ import shutil
 import sqlite3
 
 import pytest
-from damaged_files import ALL, COUNT, FRAME, contents, copy, flip, forget_confirmed, frames, keys, refused
+from damaged_files import (
+    ALL,
+    COUNT,
+    FRAME,
+    contents,
+    copy,
+    crash_after_compaction,
+    flip,
+    forget_confirmed,
+    frames,
+    keys,
+    refused,
+)
 from test_sqlite import DRAFT, opened
 
 from kapi.cli.main import run
@@ -362,3 +374,22 @@ def test_every_row_is_read_without_sqlite(tmp_path):
     assert (found.damages, found.corrected, found.lost) == ([], [], {})
     assert found.numbers is not None
     assert found.numbers.store == read_mark(path).store
+
+
+def test_an_older_version_of_a_page_does_not_bring_back_what_was_compacted(tmp_path):
+    """Two bytes of a frame are wrong, so it cannot be corrected, and its page is read as it was before."""
+    whole = tmp_path / "whole"
+    crash_after_compaction(whole)
+    wanted = asyncio.run(keys(shutil.copytree(whole, tmp_path / "opened")))
+    told = repaired = 0
+    for number in range(frames(whole) - 8, frames(whole)):
+        path = copy(whole, tmp_path / str(number))
+        for place in (200, 3000):
+            flip(path / "kapi.db-wal", 32 + number * FRAME - FRAME + 24 + place)
+        assert "damaged" in refused(path)
+        if repair(path).revision:
+            repaired += 1
+            assert asyncio.run(keys(path)) == wanted, f"frame {number}"
+        else:
+            told += 1
+    assert told

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kapi.storage.encryption.providers import Provider
-    from kapi.storage.interface import Follower, Operation, Storage, Subscription
+    from kapi.storage.interface import Follower, GapHandler, Operation, Storage, Subscription
 
 
 REMEMBERED: Final = 4096
@@ -90,9 +90,23 @@ class EncryptedStorage:
         self._inner.on_failure = callback
 
     @property
+    def on_gap(self) -> GapHandler | None:
+        """Called when the feed has a gap."""
+        return self._inner.on_gap
+
+    @on_gap.setter
+    def on_gap(self, callback: GapHandler | None) -> None:
+        self._inner.on_gap = callback
+
+    @property
     def revision(self) -> int:
         """The latest committed revision this process knows of."""
         return self._inner.revision
+
+    @property
+    def waiting(self) -> int:
+        """A count of the writes that were not answered yet."""
+        return self._inner.waiting
 
     @property
     def compacted(self) -> int:
@@ -120,9 +134,11 @@ class EncryptedStorage:
         entry = await self._inner.get(key, revision)
         return None if entry is None else self._entry(entry, is_latest=not revision)
 
-    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
         """The keys that begin with `prefix`."""
-        page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
+        page = await self._inner.range(prefix, start=start, limit=limit, revision=revision, counted=counted)
         return page._replace(entries=[self._entry(entry, is_latest=not revision) for entry in page.entries])
 
     async def follow(self, since: int, follower: Follower) -> Subscription:

@@ -164,7 +164,7 @@ def _establish(directory: Path, mark: Mark | None) -> Mark:
 def verify(directory: Path, mark: Mark, take: Take, *, is_corrected: bool = False) -> Content:
     """Read a whole store without changing it, and compare it with its mark; one without an identity fits any."""
     try:
-        with _reading(directory) as connection:
+        with reading(directory) as connection:
             readable = _readable_frames(connection, directory)
             tail = examine(directory, readable)
             # A log that SQLite reads in part makes the database look damaged in many places: say what is behind it.
@@ -206,7 +206,7 @@ def _verify_content(connection: sqlite3.Connection, directory: Path, mark: Mark,
 
 
 @contextmanager
-def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
+def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot write: neither does SQLite copy the log into the database when it is closed."""
     path = f"file:{quote(str((directory / DATABASE).absolute()))}"
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, isolation_level=None)) as connection:

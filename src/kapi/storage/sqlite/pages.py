@@ -53,6 +53,8 @@ class Pages:
         self._frames: dict[int, int] = {}
         self.last_commit = 0
         """The last frame of the log that is used."""
+        self.may_be_older = False
+        """True if a frame is missing between those that are used: its page is read as it was before."""
         self._take_frames()
         self.count = max(len(self._database) // PAGE, max(self._frames, default=0))
 
@@ -74,6 +76,7 @@ class Pages:
             if frame.salts == log.header.salts and incomplete:
                 self._frames |= incomplete
                 self.last_commit, incomplete = end, {}
+                self.may_be_older = True
             if not log.is_valid(frame, log.sums_before(number)):
                 is_whole = False
                 continue

@@ -140,7 +140,7 @@ def read_key(connection: sqlite3.Connection, key: str, revision: int, published:
 
 
 def read_range(
-    connection: sqlite3.Connection, prefix: str, start: str, limit: int, revision: int, published: int
+    connection: sqlite3.Connection, prefix: str, start: str, limit: int, revision: int, published: int, *, counted: bool
 ) -> Page:
     """The keys that begin with `prefix`, from `start` on, at a revision (0: the published one)."""
     end = prefix_end(prefix)
@@ -152,7 +152,8 @@ def read_range(
         rows = sorted(connection.execute(_RANGE, (max(prefix, start), bound, last, limit + 1 if limit else -1)))
         more = 0
         if limit and len(rows) > limit:
-            (more,) = connection.execute(_COUNT, (rows.pop()[0], bound, last)).fetchone()
+            (key, *_) = rows.pop()
+            more = connection.execute(_COUNT, (key, bound, last)).fetchone()[0] if counted else 1
     entries = []
     for key, position, gone, value, checksum in rows:
         _checked((position, key, gone, value, checksum))

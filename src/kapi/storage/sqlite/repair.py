@@ -18,7 +18,7 @@ import os
 import secrets
 import shutil
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.storage.interface import StorageUnavailable
@@ -28,9 +28,9 @@ from kapi.storage.sqlite.logcorrection import correct_log, restore_log
 from kapi.storage.sqlite.mark import BLOCK, MARK, Mark, MarkDamaged, read_mark, sync_directory, write_mark
 from kapi.storage.sqlite.opening import Content, verify
 from kapi.storage.sqlite.salvage import Salvage, salvage
-from kapi.storage.sqlite.schema import create, set_meta
+from kapi.storage.sqlite.transfer import write_database
 from kapi.storage.sqlite.verification import verify_rows
-from kapi.storage.sqlite.wal import INDEX, LOG
+from kapi.storage.sqlite.wal import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,24 +203,8 @@ def _rebuild(directory: Path, found: Salvage, mark: Mark | None, *, is_complete:
         given = [found.revision + BLOCK, mark.reserved if mark else 0, numbers.compacted if numbers else 0]
         compacted = finished = revision = max(given)
     store = numbers.store if numbers else mark.store if mark else secrets.token_hex(16)
-    new = directory / f"{DATABASE}.new"
-    _remove(new, directory / f"{new.name}-wal", directory / f"{new.name}-shm")
-    os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        create(connection, store)
-        connection.execute("BEGIN")
-        connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", rows)
-        set_meta(connection, "compacted", compacted)
-        set_meta(connection, "finished", finished)
-        connection.execute("COMMIT")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    # The old log belongs to the old database. Should the process end here, the files are in the backup.
-    _remove(directory / LOG, directory / INDEX)
-    new.rename(directory / DATABASE)
-    sync_directory(directory)
+    # Should the process end before the mark is written, the files are in the backup.
+    write_database(directory, store, rows, compacted=compacted, finished=finished)
     reserved = max(revision + BLOCK, mark.reserved if mark else 0)
     write_mark(directory, Mark(store, reserved=reserved, confirmed=revision, is_established=True))
     return len(found.latest), revision
@@ -229,8 +213,3 @@ def _rebuild(directory: Path, found: Salvage, mark: Mark | None, *, is_complete:
 def _is_gapless(found: Salvage, compacted: int) -> bool:
     rows: list[Row] = [row for _, row in sorted(found.rows.items())]
     return not verify_rows(rows, compacted, lambda *_: None)[1]
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

@@ -46,7 +46,8 @@ class Salvage:
     last_commit: int = 0
     """The last frame of the write-ahead log that was used."""
     is_certain: bool = True
-    """False if neither the table nor its index could be read whole: rows may be lost of which nothing is known."""
+    """False if neither the table nor its index could be read whole: rows may be lost of which nothing is known. Or if a
+    row is not in the index, and one of the two is older than the other: it may be new, or have been removed since."""
 
     @property
     def latest(self) -> dict[str, Row]:
@@ -84,6 +85,8 @@ def salvage(directory: Path) -> Salvage:
     for position, cell in unreadable.items():
         if position not in found.rows:
             _lose(found, cell, entries)
+    if pages.may_be_older and not found.rows.keys() <= entries.keys():
+        found.is_certain = False
     _compare(found, entries)
     return found
 

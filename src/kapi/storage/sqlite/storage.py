@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kapi.storage.interface import Change, Draft, Entry, Follower, Operation, Page, Subscription
+    from kapi.storage.interface import Change, Draft, Entry, Follower, GapHandler, Operation, Page, Subscription
     from kapi.storage.sqlite.writer import Batch, Opened
 
 _Result = TypeVar("_Result")
@@ -67,6 +67,7 @@ class SqliteStorage:
         history_bytes: int,
     ) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
+        self.on_gap: GapHandler | None = None
         self._directory = directory
         self._observer = observer
         self._max_waiting = max_waiting
@@ -127,6 +128,11 @@ class SqliteStorage:
         return self._revision
 
     @property
+    def waiting(self) -> int:
+        """The operations of commits that were not answered yet."""
+        return self._waiting
+
+    @property
     def compacted(self) -> int:
         """The oldest revision that can be read."""
         return self._compacted
@@ -181,10 +187,14 @@ class SqliteStorage:
         published = self._readable(revision)
         return await self._read(lambda connection: read_key(connection, key, revision, published))
 
-    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
         """The keys that begin with `prefix`, from `start` on, at most `limit` (0: all), now or at a revision."""
         published = self._readable(revision)
-        return await self._read(lambda connection: read_range(connection, prefix, start, limit, revision, published))
+        return await self._read(
+            lambda connection: read_range(connection, prefix, start, limit, revision, published, counted=counted)
+        )
 
     async def latest(self) -> int:
         """The published revision: the directory's lock keeps every other server out."""
