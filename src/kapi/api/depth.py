@@ -24,12 +24,17 @@ def nests_deeper(data: bytes, levels: int) -> bool:
     """
     if data.count(b"{") + data.count(b"[") <= levels:
         return False
-    if b"\\" in data:
-        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(data.split(b'"')[::2]).translate(_STEPS, _NOT_BRACKETS)
+    brackets = brackets_of(data).translate(_STEPS)
     rest = brackets
     for removed in range(1, _PASSES + 1):
         rest = rest.replace(_OPEN + _CLOSE, b"")
         if rest.count(_OPEN) <= levels - removed:
             return False
     return max(accumulate(array("b", brackets)), default=0) > levels
+
+
+def brackets_of(data: bytes) -> bytes:
+    """Return the brackets of a document, or of a part that begins and ends outside strings, in their order."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return b"".join(data.split(b'"')[::2]).translate(None, _NOT_BRACKETS)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api.fielderror import OMITTED
-from kapi.api.limits import REPORTED_ERROR_BYTES, REPORTED_ERRORS
+from kapi.api.limits import MESSAGE_CHARACTERS, REPORTED_ERROR_BYTES, REPORTED_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,12 +57,13 @@ class ApiError(Exception):
 
     def status(self) -> dict[str, Any]:
         """The Status object a client receives."""
+        message = self.message
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": self.list_metadata or {},
             "status": "Failure",
-            "message": self.message,
+            "message": message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]} ...",
         }
         if self.reason:
             status["reason"] = self.reason

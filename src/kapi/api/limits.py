@@ -29,6 +29,9 @@ watch event, a Table or a review takes up to 8 more, so that no client is sent w
 OFF_LOOP_BYTES: Final = 16 * 1024
 """From this size on a body is decoded, and an object patched, merged and validated, in a thread: it may take 10 ms."""
 
+OFF_LOOP_EXPRESSIONS: Final = 2 * 1024
+"""From this size on the expressions of a webhook are compiled in a thread: a kilobyte may take some milliseconds."""
+
 ERROR_BYTES: Final = 2 * MIB
 """The errors of one object that are described, with 200 bytes for each besides its text; the others are counted."""
 
@@ -37,6 +40,12 @@ REPORTED_ERRORS: Final = 250
 
 REPORTED_ERROR_BYTES: Final = 256 * 1024
 """The texts of the field errors in one answer; the first is reported in any case."""
+
+MESSAGE_CHARACTERS: Final = 320 * 1024
+"""The message of an error. It may repeat a name or a value that a client has sent; what is longer is cut."""
+
+ECHOED_BODY_BYTES: Final = 10 * 1024
+"""How much of a body is repeated in the message that refuses it; kube-apiserver repeats all of it."""
 
 LARGE_BODY_BYTES: Final = 64 * 1024
 """From this size on, a body counts as large: `LARGE_REQUESTS` with such bodies are handled at a time, others wait."""

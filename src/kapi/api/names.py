@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import re
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING
 
 from kapi.api import fielderror
@@ -18,6 +19,8 @@ from kapi.api.go.addresses import IPAddress, parse_ip, parse_ip_sloppy
 from kapi.api.go.text import quote
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kapi.api.fielderror import FieldError
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -48,6 +51,7 @@ _is_percent = re.compile(_PERCENT).fullmatch
 _SUBDOMAIN_BYTES = 253
 _LABEL_BYTES = 63
 _PORT_NAME_BYTES = 15
+_REMEMBERED = 2048
 _MAX_INT32 = 2**31 - 1
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -135,6 +139,18 @@ _PERCENT_SENTENCE = _pattern_sentence(
 def byte_length(text: str) -> int:
     """The length of a string as kube-apiserver counts it: bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _remember_valid(rule: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """Have a rule remember the texts that it has nothing to say about: the same keys are written again and again."""
+    is_valid = lru_cache(maxsize=_REMEMBERED)(lambda text: not rule(text))
+
+    @wraps(rule)
+    def check(text: str) -> list[str]:
+        # What is longer than any valid text is not kept.
+        return [] if len(text) <= _SUBDOMAIN_BYTES + _LABEL_BYTES + 1 and is_valid(text) else rule(text)
+
+    return check
 
 
 def too_many_characters(limit: int) -> str:
@@ -238,6 +254,7 @@ def domain_prefixed_path(field: str, value: str) -> list[FieldError]:
 # -- keys and values -------------------------------------------------------------------------------------------------
 
 
+@_remember_valid
 def qualified_name(name: str) -> list[str]:
     """A label key: an optional subdomain and slash, then a name of 63 bytes. Finalizers and resources use it too."""
     head, slash, name_part = name.rpartition("/")
@@ -265,6 +282,7 @@ def _prefix_sentences(prefix: str) -> list[str]:
     return sentences
 
 
+@_remember_valid
 def label_value(value: str) -> list[str]:
     """Empty, or 63 bytes that start and end with a letter or digit."""
     sentences = [_too_many_bytes(_LABEL_BYTES)] if byte_length(value) > _LABEL_BYTES else []
@@ -273,6 +291,7 @@ def label_value(value: str) -> list[str]:
     return sentences
 
 
+@_remember_valid
 def config_map_key(key: str) -> list[str]:
     """A key of a ConfigMap or Secret: usable as a file name."""
     sentences = [too_many_characters(_SUBDOMAIN_BYTES)] if byte_length(key) > _SUBDOMAIN_BYTES else []

@@ -60,6 +60,11 @@ class Scheme:
         self._classes[self.gvk_of(candidate)] = candidate
         return cls
 
+    @property
+    def registered(self) -> tuple[type[msgspec.Struct], ...]:
+        """The classes that were registered, and those of built-in kinds that were asked for."""
+        return tuple(self._classes.values())
+
     def class_for(self, gvk: GroupVersionKind) -> type[msgspec.Struct] | None:
         """The class of a kind; None when objects of the kind are dictionaries."""
         found = self._classes.get(gvk)

@@ -111,6 +111,15 @@ class LabelSelector:
                 return requirement.values[0] if exact else None
         return None
 
+    @property
+    def equalities(self) -> list[tuple[str, str]]:
+        """The labels that must have one certain value, with that."""
+        return [
+            (key, values[0])
+            for key, operator, values in self.requirements
+            if operator in {EQUALS, DOUBLE_EQUALS, IN} and len(values) == 1
+        ]
+
     def __bool__(self) -> bool:
         """False when everything matches."""
         return bool(self.requirements)
@@ -480,8 +489,10 @@ def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
     """The rules for a map of labels. The errors do not name the key in the path; kube-apiserver does not either."""
     errors: list[FieldError] = []
     for key, value in labels.items():
-        errors.extend(invalid(path, key, sentence) for sentence in names.qualified_name(key))
-        errors.extend(invalid(path, value, sentence) for sentence in names.label_value(value))
+        if wrong := names.qualified_name(key):
+            errors.extend(invalid(path, key, sentence) for sentence in wrong)
+        if wrong := names.label_value(value):
+            errors.extend(invalid(path, value, sentence) for sentence in wrong)
     return errors
 
 
@@ -565,6 +576,11 @@ class FieldSelector:
             if fields.get(field, "") in values:
                 return False
         return True
+
+    @property
+    def equalities(self) -> tuple[tuple[str, str], ...]:
+        """The fields that must have one certain value, with that."""
+        return self._equal
 
     def requires_exact_match(self, field: str) -> str | None:
         """The value `field` must have, when a requirement says so."""

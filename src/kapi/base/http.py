@@ -8,35 +8,31 @@ nothing of a body is ever logged. Errors read as those of Go's client, because t
 from __future__ import annotations
 
 import asyncio
-import os
+import socket
 import ssl
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
-import aiohttp
-from yarl import URL
+from kapi.base.httpconnection import Answer, AnswerTooLargeError, ConnectionClosedError, MalformedAnswerError
+from kapi.base.httppool import ConnectError, Pool, Site
+from kapi.base.outboundtls import certificate_reason, os_reason, tls_reason, trusting_context
 
-from kapi.base.clock import SystemClock
-
-if TYPE_CHECKING:
-    from types import SimpleNamespace
-
-IDLE_SECONDS = 60.0
-MAX_PER_HOST = 100
 MAX_CONTEXTS = 256
 """Certificate authorities whose parsed form is kept."""
-READ_SIZE = 65536
 
-_HEADERS = {
-    "Content-Type": "application/json",
-    "Accept": "application/json, */*",
-    "Accept-Encoding": "identity",
-    "User-Agent": "kapi",
-}
-_UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
-_OUT_OF_DATE = frozenset({9, 10})
-_OTHER_NAME = frozenset({62, 64})
-"""OpenSSL's numbers for why a certificate is refused."""
+_HEADERS = "".join(
+    f"{line}\r\n"
+    for line in (
+        "Content-Type: application/json",
+        "Accept: application/json, */*",
+        "Accept-Encoding: identity",
+        "User-Agent: kapi",
+    )
+)
+_AS_IS = "!#$%&'()*+,/:;=?@[]~"
+"""Characters of a path or query that are not escaped, apart from letters and digits."""
 
 
 class Endpoint(NamedTuple):
@@ -56,14 +52,6 @@ class Endpoint(NamedTuple):
     """The bearer token to send; empty for none."""
 
 
-class Answer(NamedTuple):
-    """A response."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
 class OutboundError(Exception):
     """The call did not bring an answer; the text says why and holds no secrets."""
 
@@ -72,88 +60,66 @@ class Outbound:
     """Makes calls. Close it when done; calls after that, and those under way, fail."""
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+        self._pool = Pool()
         self._contexts: dict[tuple[bytes, bytes], ssl.SSLContext] = {}
-        self._closed = False
 
-    async def post(self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int) -> Answer:
-        """POST JSON and wait for the answer, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
-        return await self._call("POST", endpoint, body, seconds, limit)
+    async def post(
+        self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int, once: bool = False, timed_out: str = ""
+    ) -> Answer:
+        """POST JSON and wait for the answer, at most so long and of at most `limit` bytes. Raises `OutboundError`.
+
+        The body is sent again if a connection that was kept fails, unless it may be sent `once` only. `timed_out` is
+        the reason in the message when there is no answer in time, instead of that of Go's client.
+        """
+        return await self._call(_Call("POST", endpoint, timed_out, once=once), body, seconds, limit)
 
     async def get(self, endpoint: Endpoint, *, seconds: float, limit: int) -> Answer:
         """GET a document, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
-        return await self._call("GET", endpoint, b"", seconds, limit)
+        return await self._call(_Call("GET", endpoint), b"", seconds, limit)
 
-    async def _call(self, method: str, endpoint: Endpoint, body: bytes, seconds: float, limit: int) -> Answer:
-        call = _Call(method, endpoint)
+    async def _call(self, call: _Call, body: bytes, seconds: float, limit: int) -> Answer:
+        if self._pool.is_closed:
+            raise OutboundError("the server is shutting down")
+        site, request = self._site(call.endpoint), call.request(body)
         try:
             async with asyncio.timeout(seconds):
                 while True:
                     try:
-                        return await self._send(endpoint, body, limit, call)
-                    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                        return await self._send(call, site, request, limit)
+                    except (ConnectionClosedError, OSError):
                         # A connection that was kept may have been given up by the other side in the meantime. Each
                         # such failure takes one out of the pool, so this ends with a new connection.
-                        if not call.reused or call.answered or isinstance(error, aiohttp.ClientConnectorError):
+                        if call.is_final:
                             raise
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+        except AnswerTooLargeError:
+            raise OutboundError(f"the answer is larger than {limit} bytes") from None
+        except (TimeoutError, ConnectError, ConnectionClosedError, MalformedAnswerError, OSError) as error:
             raise OutboundError(call.failure(error)) from None
 
-    async def _send(self, endpoint: Endpoint, body: bytes, limit: int, call: _Call) -> Answer:
-        url = URL(endpoint.url)
-        headers = dict(_HEADERS)
-        if endpoint.token:
-            headers["Authorization"] = f"Bearer {endpoint.token}"
-        server_name = endpoint.server_name or None
-        if endpoint.address is not None:
-            headers["Host"] = url.authority
-            server_name = server_name or url.host
-            host, port = endpoint.address
-            url = url.with_host(host).with_port(port)
+    async def _send(self, call: _Call, site: Site, request: bytes, limit: int) -> Answer:
         call.reused = False
-        async with self._opened().request(
-            call.method,
-            url,
-            data=body or None,
-            headers=headers,
-            ssl=self._context(endpoint),
-            server_hostname=server_name,
-            allow_redirects=False,
-            trace_request_ctx=call,
-        ) as response:
-            call.answered = True
-            parts: list[bytes] = []
-            size = 0
-            async for part in response.content.iter_chunked(READ_SIZE):
-                size += len(part)
-                if size > limit:
-                    # Leaving now closes the connection: the rest is not read.
-                    raise OutboundError(f"the answer is larger than {limit} bytes")
-                parts.append(part)
-            return Answer(response.status, response.headers.get("Content-Type", ""), b"".join(parts))
+        connection = await self._pool.take(site)
+        call.reused = connection.idle_since > 0
+        try:
+            return await connection.exchange(request, limit)
+        finally:
+            call.answered = connection.has_begun
+            self._pool.release(site, connection)
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise OutboundError("the server is shutting down")
-        if self._session is None:
-            tracing = aiohttp.TraceConfig()
-            tracing.on_connection_reuseconn.append(_note_reuse)
-            self._session = aiohttp.ClientSession(
-                # No limit in all: a server that does not answer must not use up what others need.
-                connector=aiohttp.TCPConnector(limit=0, limit_per_host=MAX_PER_HOST, keepalive_timeout=IDLE_SECONDS),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-                trust_env=False,
-                auto_decompress=False,
-                trace_configs=[tracing],
-            )
-        return self._session
+    def _site(self, endpoint: Endpoint) -> Site:
+        url = parsed(endpoint.url)
+        host, port = endpoint.address or (url.host, url.port)
+        context = self._context(endpoint) if url.is_secure else None
+        return Site(host, port, endpoint.server_name or url.host, context)
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
         key = (endpoint.authority, endpoint.certificate)
         context = self._contexts.get(key)
         if context is None:
-            context = _trusting(endpoint.authority)
+            try:
+                context = trusting_context(endpoint.authority)
+            except ValueError as error:
+                raise OutboundError(str(error)) from None
             if endpoint.certificate:
                 _show(context, endpoint.certificate)
             if len(self._contexts) >= MAX_CONTEXTS:
@@ -163,22 +129,37 @@ class Outbound:
 
     async def close(self) -> None:
         """Drop all connections."""
-        self._closed = True
-        if self._session is not None:
-            await self._session.close()
+        await self._pool.close()
 
 
-def _trusting(authority: bytes) -> ssl.SSLContext:
-    """A context that believes the certificates Go would believe, for these authorities."""
+class _URL(NamedTuple):
+    is_secure: bool
+    host: str
+    port: int
+    authority: str
+    """What the header Host says."""
+    target: str
+
+
+@lru_cache(maxsize=256)
+def parsed(text: str) -> _URL:
+    """The parts of a URL that a request is made of. Raises `OutboundError`."""
     try:
-        context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") if authority else None)
-    except (ssl.SSLError, ValueError):
-        raise OutboundError("unable to load root certificates: unable to parse bytes as PEM block") from None
-    # Whatever is in the bundle is trusted, be it the server's own certificate; names are in subjectAltName or nowhere.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.hostname_checks_common_name = False
-    return context
+        url = urlsplit(text)
+        host, port = url.hostname or "", url.port
+    except ValueError as error:
+        raise OutboundError(f"invalid URL: {error}") from None
+    if url.scheme not in ("http", "https") or not host:
+        raise OutboundError(f"unsupported protocol scheme {url.scheme!r}" if host else "no Host in request URL")
+    try:
+        name = host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        raise OutboundError("invalid URL: the host is not a name") from None
+    is_secure = url.scheme == "https"
+    shown = f"[{name}]" if ":" in name else name
+    target = quote(url.path or "/", safe=_AS_IS) + (f"?{quote(url.query, safe=_AS_IS)}" if url.query else "")
+    authority = shown if port is None else f"{shown}:{port}"
+    return _URL(is_secure, name, port or (443 if is_secure else 80), authority, target)
 
 
 def _show(context: ssl.SSLContext, certificate: bytes) -> None:
@@ -195,74 +176,70 @@ def _show(context: ssl.SSLContext, certificate: bytes) -> None:
 class _Call:
     """The stage that a call has reached, which decides how its failure reads."""
 
-    def __init__(self, method: str, endpoint: Endpoint) -> None:
+    def __init__(self, method: str, endpoint: Endpoint, timed_out: str = "", *, once: bool = False) -> None:
         self.method = method
         self.endpoint = endpoint
+        self._timed_out = timed_out
+        self._once = once
         self.reused = False
         self.answered = False
+
+    @property
+    def is_final(self) -> bool:
+        """True if the call is not made again when its connection fails."""
+        return self._once or not self.reused or self.answered
+
+    def request(self, body: bytes) -> bytes:
+        """Return the bytes to send."""
+        url = parsed(self.endpoint.url)
+        bearer = self.endpoint.token
+        if not (bearer.isascii() and bearer.isprintable()):
+            raise OutboundError("the bearer token has characters that a header must not have")
+        token = f"Authorization: Bearer {bearer}\r\n" if bearer else ""
+        length = f"Content-Length: {len(body)}\r\n" if body else ""
+        head = f"{self.method} {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{token}{length}\r\n"
+        return head.encode("latin-1") + body
 
     def failure(self, error: Exception) -> str:
         """Return the text of a failure."""
         if self.answered:
             reason = "unexpected EOF"
             if isinstance(error, TimeoutError):
-                reason = "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
+                reason = self._timed_out or (
+                    "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
+                )
             return f"unexpected error when reading response body. Please retry. Original error: {reason}"
         return f'{self.method.capitalize()} "{self.endpoint.url}": {self._reason(error)}'
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
-            return "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return f"tls: failed to verify certificate: x509: {self._refused(error.certificate_error)}"
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return f"dial tcp: lookup {self._host}: no such host"
-        if isinstance(error, aiohttp.ClientConnectorSSLError):
-            return _tls_reason(error.os_error)
-        if isinstance(error, aiohttp.ClientConnectorError):
-            return f"dial tcp {self._address}: connect: {_os_reason(error.os_error)}"
-        if isinstance(error, aiohttp.ServerDisconnectedError):
+            return self._timed_out or "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
+        if isinstance(error, ConnectError):
+            return self._not_connected(error.error, error.certificate)
+        if isinstance(error, ConnectionClosedError):
             return "EOF"
-        if isinstance(error, aiohttp.ClientResponseError):
+        if isinstance(error, MalformedAnswerError):
             return "net/http: HTTP/1.x transport connection broken: malformed HTTP response"
         if isinstance(error, OSError):
-            return f"read tcp {self._address}: {_os_reason(error)}"
+            return f"read tcp {self._address}: read: {os_reason(error)}"
         return str(error) or type(error).__name__
 
-    def _refused(self, error: Exception) -> str:
-        code = getattr(error, "verify_code", 0)
-        if code in _UNKNOWN_AUTHORITY:
-            return "certificate signed by unknown authority"
-        if code in _OUT_OF_DATE:
-            now = SystemClock().now().strftime("%Y-%m-%dT%H:%M:%SZ")
-            return f"certificate has expired or is not yet valid: current time {now}"
-        if code in _OTHER_NAME:
-            return f"certificate is not valid for {URL(self.endpoint.url).host}"
-        return str(getattr(error, "verify_message", "") or error)
+    def _not_connected(self, error: OSError, certificate: bytes) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            host = parsed(self.endpoint.url).host
+            return f"tls: failed to verify certificate: x509: {certificate_reason(error, host, certificate)}"
+        if isinstance(error, ssl.SSLError):
+            return tls_reason(error)
+        if isinstance(error, socket.gaierror):
+            return f"dial tcp: lookup {self._host}: no such host"
+        return f"dial tcp {self._address}: connect: {os_reason(error)}"
 
     @property
     def _host(self) -> str:
-        return self.endpoint.address[0] if self.endpoint.address is not None else URL(self.endpoint.url).host or ""
+        return self.endpoint.address[0] if self.endpoint.address is not None else parsed(self.endpoint.url).host
 
     @property
     def _address(self) -> str:
-        port = self.endpoint.address[1] if self.endpoint.address is not None else URL(self.endpoint.url).port
+        port = self.endpoint.address[1] if self.endpoint.address is not None else parsed(self.endpoint.url).port
         host = self._host
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _os_reason(error: OSError) -> str:
-    return os.strerror(error.errno).lower() if error.errno else (str(error) or type(error).__name__).lower()
-
-
-def _tls_reason(error: OSError) -> str:
-    reason = getattr(error, "reason", "") or ""
-    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-        return "http: server gave HTTP response to HTTPS client"
-    return f"tls: {reason.replace('_', ' ').lower() or _os_reason(error)}"
-
-
-async def _note_reuse(
-    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
-) -> None:
-    context.trace_request_ctx.reused = True

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """A request. Names of headers are not case-sensitive."""
+    """A request. Names of headers are not case-sensitive. Of a parameter that is repeated, `query` has the first."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes
+    query: Mapping[str, str] = MappingProxyType({})
 
 
 class Response(NamedTuple):

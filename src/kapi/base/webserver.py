@@ -112,7 +112,8 @@ class WebServer:
             response = _response(refused.response)
             response.force_close()
         else:
-            response = _response(await self._answer(Request(request.method, request.path, request.headers, body)))
+            asked = Request(request.method, request.path, request.headers, body, request.query)
+            response = _response(await self._answer(asked))
         if self._is_closing:
             response.force_close()
         await self._send(request, response)
@@ -203,7 +204,8 @@ class _Connections:
         """Wait for connections that are being closed, and cut off those whose clients do not read."""
         if self._transports:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._none_left.wait(), _CLOSE_SECONDS)
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._none_left.wait()
         for transport in list(self._transports.values()):
             transport.abort()
 

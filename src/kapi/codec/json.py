@@ -23,6 +23,7 @@ from kapi.api.go.types import unmarshal_error
 from kapi.api.limits import JSON_DEPTH, JSON_EXPLAINED_BYTES, MIB, NUMBER_CHARACTERS, STRICT_PROBLEMS
 from kapi.codec import syntax
 from kapi.codec.errors import DecodeError
+from kapi.codec.pieces import PIECE_BYTES, DuplicateAtCut, decode_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,6 +56,7 @@ PRETTY_BYTES: Final = 4 * MIB
 _PIECE: Final = 64 * 1024
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]:,]|[^"{}\[\]:,\s]++', re.DOTALL)
+_POSITION: Final = re.compile(r"(?<=\(byte )\d+(?=\)$)")
 _EMPTY: Final = re.compile(rb"\s*[\]}]")
 
 
@@ -133,12 +135,21 @@ def decode(data: bytes) -> Any:
     Raises:
         DecodeError: the document is malformed, or breaks a limit.
     """
+    if len(data) <= 2 * PIECE_BYTES:
+        return _decode_piece(data)
+    try:
+        return decode_pieces(data, _decode_piece)
+    except DuplicateAtCut:
+        return _decode_piece(data)
+
+
+def _decode_piece(data: bytes, offset: int = 0) -> Any:
     if data.count(b"{") + data.count(b"[") > JSON_DEPTH and nests_deeper(data, JSON_DEPTH):
         raise DecodeError("exceeded max depth")
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refusal(data, error) from None
+        raise _refusal(data, error, offset) from None
     if _LONG_NUMBER in data.translate(_DIGITS):
         return _within_int64(value)
     return value
@@ -209,7 +220,7 @@ def _out_of_range(number: str) -> DecodeError:
     return DecodeError(unmarshal_error(f"number {shown}", "float64"))
 
 
-def _refusal(data: bytes, error: Exception) -> DecodeError:
+def _refusal(data: bytes, error: Exception, offset: int) -> DecodeError:
     """The error a client reads: Go's words for small bodies, the position for large ones."""
     text = str(error)
     if len(data) <= JSON_EXPLAINED_BYTES:
@@ -228,4 +239,5 @@ def _refusal(data: bytes, error: Exception) -> DecodeError:
         return DecodeError("invalid surrogate pair in string literal")
     if "truncated" in text:
         return DecodeError("unexpected end of JSON input")
-    return DecodeError(f"invalid JSON: {text.removeprefix('JSON is malformed: ')}")
+    text = _POSITION.sub(lambda found: str(int(found[0]) + offset), text.removeprefix("JSON is malformed: "))
+    return DecodeError(f"invalid JSON: {text}")

@@ -87,6 +87,55 @@ def test_operations_that_do_not_fit_fail(doc, operation):
         patched(doc, operation)
 
 
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        (op("frob", "/a"), "Unexpected kind: frob"),
+        ({"op": "add"}, "add operation failed to decode path: missing value"),
+        ({"op": "replace"}, "replace operation failed to decode path: operation missing path field: missing value"),
+        ({"op": "move"}, "move operation failed to decode from: operation, missing from field: missing value"),
+        (op("add", "/x/y", value=1), 'add operation does not apply: doc is missing path: "/x/y": missing value'),
+        (op("add", "x"), 'add operation does not apply: doc is missing path: "x": missing value'),
+        (
+            op("add", "/list/5"),
+            "error in add for path: '/list/5': Unable to access invalid index: 5: invalid index referenced",
+        ),
+        (
+            op("add", "/list/x"),
+            (
+                "error in add for path: '/list/x': value was not a proper array index: 'x': "
+                'strconv.Atoi: parsing "x": invalid syntax'
+            ),
+        ),
+        (
+            op("remove", "/map/b"),
+            "error in remove for path: '/map/b': Unable to remove nonexistent key: b: missing value",
+        ),
+        (op("remove", "/x/b"), 'remove operation does not apply: doc is missing path: "/x/b": missing value'),
+        (
+            op("remove", "/list/x"),
+            "error in remove for path: '/list/x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+        (op("replace", "/x/b"), "replace operation does not apply: doc is missing path: /x/b: missing value"),
+        (op("replace", "/list/7"), "replace operation does not apply: doc is missing key: /list/7: missing value"),
+        (
+            op("move", "/y", **{"from": "/map/b"}),
+            "error in move for path: 'b': Unable to remove nonexistent key: b: missing value",
+        ),
+        (
+            op("copy", "/x/y", **{"from": "/map/a"}),
+            "copy operation does not apply: doc is missing destination path: /x/y: missing value",
+        ),
+        (op("test", "/map/a", value=2), "testing value /map/a failed: test failed"),
+        (op("test", "/x/a", value=2), "test operation does not apply: is missing path: /x/a: missing value"),
+    ],
+)
+def test_an_operation_that_does_not_fit_is_reported_in_the_words_that_go_reports_it(operation, message):
+    with pytest.raises(PatchApplyError) as caught:
+        patched({"map": {"a": 1}, "list": [1]}, operation)
+    assert str(caught.value) == message
+
+
 def test_operations_run_in_order_and_see_each_other():
     steps = [
         op("add", "/list", value=[]),

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from kapi.base import http
+from kapi.base import http, httppool
 from kapi.base.http import Endpoint, Outbound, OutboundError
 from webhook_server import Certificates, Gate, Hangup, Reply, Reset, Webhook
 
@@ -164,7 +164,7 @@ def test_a_connection_to_one_name_is_not_used_for_another_name_at_the_same_addre
         one = Endpoint("https://one.apps.svc:443/", certificates.pem, address)
         await post(outbound, one)
         other = one._replace(url="https://two.apps.svc:443/")
-        assert "certificate is not valid for two.apps.svc" in await failure(outbound, other)
+        assert "certificate is valid for one.apps.svc, not two.apps.svc" in await failure(outbound, other)
         assert len(webhook.calls) == 1
 
     calling(certificates, test, "one.apps.svc")
@@ -204,7 +204,7 @@ def test_hanging_calls_do_not_block_calls_to_another_server(certificates):
     async def test(webhook, outbound):
         gate = Gate()
         webhook.script = gate
-        hanging = [asyncio.ensure_future(post(outbound, endpoint(webhook))) for _ in range(http.MAX_PER_HOST + 10)]
+        hanging = [asyncio.ensure_future(post(outbound, endpoint(webhook))) for _ in range(httppool.MAX_PER_SITE + 10)]
         async with Webhook(certificates, script=echo) as other:
             assert (await post(outbound, endpoint(other))).status == 200
         assert not any(one.done() for one in hanging)
@@ -250,11 +250,35 @@ def test_without_an_authority_those_of_the_machine_are_trusted_and_no_other(cert
     calling(certificates, test)
 
 
-def test_a_server_by_another_name_is_refused(certificates):
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["127.0.0.2", "::1"], "certificate is valid for 127.0.0.2, ::1, not 127.0.0.1"),
+        (["other.example"], "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"),
+    ],
+)
+def test_a_server_at_another_address_is_refused(certificates, names, reason):
     async def test(webhook, outbound):
-        assert await failure(outbound, endpoint(webhook)) == refused(webhook, "certificate is not valid for 127.0.0.1")
+        assert await failure(outbound, endpoint(webhook)) == refused(webhook, reason)
+        assert not webhook.calls
 
-    calling(certificates, test, "other.example")
+    calling(certificates, test, *names)
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["a.example", "b.example"], "certificate is valid for a.example, b.example, not c.example"),
+        (["127.0.0.1"], "certificate is not valid for any names, but wanted to match c.example"),
+    ],
+)
+def test_a_server_by_another_name_is_refused(certificates, names, reason):
+    async def test(webhook, outbound):
+        asked = Endpoint("https://c.example/", certificates.pem, ("127.0.0.1", webhook.port))
+        assert (await failure(outbound, asked)).endswith(f"x509: {reason}")
+        assert not webhook.calls
+
+    calling(certificates, test, *names)
 
 
 def test_a_certificate_that_has_expired_is_refused(tmp_path):
@@ -349,7 +373,7 @@ def raising(error):
     ("error", "expected"),
     [
         pytest.param(Hangup(), 'Post "{url}": EOF', id="hangs-up"),
-        pytest.param(Reset(), 'Post "{url}": read tcp 127.0.0.1:{port}: connection reset by peer', id="resets"),
+        pytest.param(Reset(), 'Post "{url}": read tcp 127.0.0.1:{port}: read: connection reset by peer', id="resets"),
         pytest.param(
             Hangup(HALF),
             "unexpected error when reading response body. Please retry. Original error: unexpected EOF",
@@ -423,6 +447,16 @@ def test_a_server_that_leaves_during_the_handshake_is_an_error_like_others(certi
 def test_an_invalid_url_is_an_error(certificates, url):
     async def test(webhook, outbound):
         assert await failure(outbound, endpoint(webhook, url=url))
+
+    calling(certificates, test)
+
+
+@pytest.mark.parametrize("token", ["a\r\nX-Remote-User: admin", "a\n", "\u7b26"])
+def test_a_token_that_would_add_a_header_is_not_sent(certificates, token):
+    async def test(webhook, outbound):
+        text = await failure(outbound, endpoint(webhook, token=token))
+        assert text == "the bearer token has characters that a header must not have"
+        assert not webhook.calls
 
     calling(certificates, test)
 

@@ -1,12 +1,14 @@
 """Freed memory is given back to the system."""
 
+import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
 
-from kapi.base.malloc import trim
+from kapi.base.malloc import EXCESS, INTERVAL, Memory, keep_trimmed, measure, trim
+from virtual_time import run
 
 # Small blocks, so that they come from the heap; the last one stays and keeps the heap from shrinking by itself.
 PROGRAM = """
@@ -32,3 +34,66 @@ def test_freed_memory_is_given_back():
     pages = 2_000 * 60_000 // os.sysconf("SC_PAGE_SIZE")
     assert freed > full - pages // 2, "the C library gives memory back by itself"
     assert trimmed < full - pages // 2
+
+
+class Process:
+    """A process that keeps what it frees until it is trimmed."""
+
+    def __init__(self):
+        self.used = self.resident = 10 * EXCESS
+        self.trims = 0
+
+    def allocate(self, size):
+        self.used += size
+        self.resident = max(self.resident, self.used)
+
+    def measure(self):
+        return Memory(self.resident, self.used)
+
+    def trim(self):
+        self.trims += 1
+        self.resident = self.used
+        return True
+
+
+def trims_of(*allocations):
+    """Allocate, or free, one amount after the other, between two looks; returns how often memory was given back."""
+
+    async def main():
+        process = Process()
+        task = asyncio.ensure_future(keep_trimmed(process.measure, process.trim))
+        await asyncio.sleep(INTERVAL / 2)
+        found = []
+        for amounts in allocations:
+            for amount in amounts:
+                process.allocate(amount)
+            await asyncio.sleep(INTERVAL)
+            found.append(process.trims)
+            assert process.resident < process.used + EXCESS
+        task.cancel()
+        return found
+
+    return run(main())
+
+
+def test_memory_is_given_back_after_a_burst_and_not_while_it_lasts():
+    assert trims_of([9 * EXCESS], [EXCESS], [0], [-9 * EXCESS], [0], [-EXCESS // 2], [-EXCESS]) == [0, 0, 0, 1, 1, 1, 2]
+
+
+def test_memory_is_given_back_after_a_burst_between_two_looks():
+    assert trims_of([2 * EXCESS, -2 * EXCESS], [0], [3 * EXCESS, -EXCESS]) == [1, 1, 2]
+
+
+def test_growth_that_is_in_use_is_not_trimmed():
+    assert trims_of(*[[EXCESS]] * 10) == [0] * 10
+
+
+@pytest.mark.skipif(not measure().used, reason="the C library does not tell what is in use")
+def test_what_is_freed_is_no_longer_in_use():
+    before = measure()
+    block = bytearray(64 * 1024 * 1024)
+    during = measure()
+    del block
+    assert during.resident > 0
+    assert during.used - before.used >= 64 * 1024 * 1024
+    assert measure().used - before.used < 32 * 1024 * 1024

@@ -7,7 +7,7 @@ import pytest
 
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.base.webhandler import Limits, Response
-from kapi.base.webserver import WebServer
+from kapi.base.webserver import WebServer, _Connections
 
 
 async def echo(request):
@@ -296,3 +296,24 @@ def test_over_tls_a_renewed_certificate_counts_for_new_connections(tmp_path):
         assert await shown(server) != first
 
     serving(test, context=context)
+
+
+def test_a_shutdown_that_is_cancelled_when_its_last_connection_closes_is_cancelled():
+    """Before Python 3.12, `asyncio.wait_for` returns then, as if there had been no cancellation."""
+
+    async def scenario():
+        connections = _Connections(1)
+        connections.add("a connection", None)
+
+        async def shut_down():
+            await connections.close()
+            await asyncio.sleep(0)
+
+        closing = asyncio.ensure_future(shut_down())
+        await asyncio.sleep(0)
+        connections.remove("a connection")
+        asyncio.get_running_loop().call_soon(closing.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    asyncio.run(scenario())

@@ -8,7 +8,7 @@ a `Meta`, as it stands in the definition; a null there takes away what the type 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,16 @@ Int32: TypeAlias = Annotated[int, Format("int32")]
 IntOrString: TypeAlias = int | str
 
 
+ColumnType: TypeAlias = Literal["boolean", "date", "integer", "number", "string"]
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column `kubectl get` prints. With a priority above 0 it is shown in the wide form only."""
 
     name: str
     json_path: str
-    type: str = "string"
+    type: ColumnType = "string"
     format: str = ""
     description: str = ""
     priority: int = 0

@@ -42,6 +42,7 @@ NEVER_OWNED: Final = fieldset.of(
             "name",
             "namespace",
             "creationTimestamp",
+            "initializers",
             "selfLink",
             "uid",
             "clusterName",

@@ -12,15 +12,20 @@ document, which operations can nest level by level.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from kapi.api.depth import nests_deeper
 from kapi.api.errors import RequestEntityTooLarge
+from kapi.api.go.text import quote
 from kapi.api.go.types import json_type, unmarshal_error
 from kapi.api.limits import JSON_DEPTH, PATCH_COPY_BYTES, PATCH_MOVED_ITEMS, PATCH_OPERATIONS
 from kapi.api.patch.mergepatch import PatchApplyError, PatchDecodeError, PatchTooDeep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Operation", "PatchApplyError", "PatchDecodeError", "PatchTooDeep", "apply", "decode_operations"]
 
@@ -40,6 +45,9 @@ class Operation(NamedTuple):
     path: Pointer | None
     source: Pointer | None
     value: Any
+    path_text: str | None
+    """The path as it was written, for messages; None when there is none."""
+    source_text: str | None
 
 
 # -- decoding ---------------------------------------------------------------------------------------------------------
@@ -89,7 +97,13 @@ def _decode_operation(operation: dict[str, Any]) -> Operation:
         path=_pointer(operation.get("path")),
         source=_pointer(operation.get("from")),
         value=operation.get("value", _MISSING),
+        path_text=_text(operation.get("path")),
+        source_text=_text(operation.get("from")),
     )
+
+
+def _text(path: Any) -> str | None:
+    return path if isinstance(path, str) else None
 
 
 def _pointer(path: Any) -> Pointer | None:
@@ -143,64 +157,84 @@ class _Run:
         self._owned.add(id(copy))
         return copy
 
-    def _writable(self, pointer: Pointer | None) -> tuple[Container, str]:
-        """The container a pointer's last part is looked up in, made ours on the way down, and that part."""
-        if not pointer:
-            raise PatchApplyError("doc is missing path")
-        if not isinstance(self.document, (dict, list)):
-            raise PatchApplyError("the document is neither an object nor an array")
+    def _writable(self, pointer: Pointer | None, missing: str) -> tuple[Container, str]:
+        """The container a pointer's last part is looked up in, made ours on the way down, and that part.
+
+        `missing` is the message where there is no such container.
+        """
+        if not pointer or not isinstance(self.document, (dict, list)):
+            raise PatchApplyError(missing)
         here: Container = self._own(self.document)
         self.document = here
         for part in pointer[:-1]:
-            key, child = _lookup(here, part)
-            if not isinstance(child, (dict, list)):
-                raise PatchApplyError(f"doc is missing path: /{'/'.join(pointer)}")
+            key, child = _child(here, part, missing)
             child = self._own(child)
             here[key] = child
             here = child
         return here, pointer[-1]
 
-    def _read(self, pointer: Pointer | None) -> Any:
+    def _read(self, pointer: Pointer, missing: str, failed: str) -> Any:
         """Return the value at a pointer; a missing key of an object reads as null."""
-        if pointer is None:
-            raise PatchApplyError("doc is missing path")
         here = self.document
-        for depth, part in enumerate(pointer):
-            if not isinstance(here, (dict, list)):
-                raise PatchApplyError(f"doc is missing path: /{'/'.join(pointer[:depth])}")
-            _, here = _lookup(here, part)
-        return here
+        for part in pointer[:-1]:
+            _, here = _child(here, part, missing)
+        if not pointer:
+            return here
+        if not isinstance(here, (dict, list)):
+            raise PatchApplyError(missing)
+        with _prefixed(failed):
+            return _lookup(here, pointer[-1])[1]
 
     def add(self, operation: Operation) -> None:
         """Set a key, or insert before an index."""
-        self._insert(operation.path, None if operation.value is _MISSING else operation.value)
+        path = _path(operation, "missing value")
+        missing = f'add operation does not apply: doc is missing path: "{path}": missing value'
+        value = None if operation.value is _MISSING else operation.value
+        self._insert(operation.path, value, missing, f"error in add for path: '{path}': ")
 
     def remove(self, operation: Operation) -> None:
         """Take a key or an item away; it must be there."""
-        self._take(operation.path)
+        path = _path(operation, "missing value")
+        missing = f'remove operation does not apply: doc is missing path: "{path}": missing value'
+        self._take(operation.path, missing, f"error in remove for path: '{path}': ")
 
     def replace(self, operation: Operation) -> None:
         """Set a key, there or not, or an item that is there; or the document."""
+        path = _path(operation)
         value = None if operation.value is _MISSING else operation.value
         if operation.path == ():
             if not isinstance(value, (dict, list)):
-                raise PatchApplyError("replace operation value must be object or array")
+                raise PatchApplyError("replace operation value must be object or array: %!w(<nil>)")
             self.document = value
             return
-        container, part = self._writable(operation.path)
-        key, _ = _lookup(container, part)
+        missing = f"replace operation does not apply: doc is missing path: {path}: missing value"
+        container, part = self._writable(operation.path, missing)
+        try:
+            key, _ = _lookup(container, part)
+        except PatchApplyError:
+            why = f"replace operation does not apply: doc is missing key: {path}: missing value"
+            raise PatchApplyError(why) from None
         container[key] = value
         self.has_nested = self.has_nested or isinstance(value, (dict, list))
 
     def move(self, operation: Operation) -> None:
         """Remove from one place, add at another."""
-        self._insert(operation.path, self._take(operation.source))
+        source = _source(operation)
+        missing = f"move operation does not apply: doc is missing from path: {source}: missing value"
+        key = operation.source[-1] if operation.source else ""
+        value = self._take(operation.source, missing, f"error in move for path: '{key}': ")
+        path = _path(operation)
+        missing = f"move operation does not apply: doc is missing destination path: {path}: missing value"
+        self._insert(operation.path, value, missing, f"error in move for path: '{path}': ")
 
     def copy(self, operation: Operation) -> None:
         """Add a copy of a value at another place; the bytes copied by one patch are bounded."""
+        source = _source(operation)
+        missing = f"copy operation does not apply: doc is missing from path: {source}: missing value"
         if not operation.source:
-            raise PatchApplyError("copy operation does not apply: doc is missing from path")
-        value = self._read(operation.source)
+            raise PatchApplyError(missing)
+        value = self._read(operation.source, missing, f"error in copy for from: '{source}': ")
+        path = _path(operation, "missing value")
         if value is not None:
             encoded = _encode(value)
             self._copied_bytes += len(encoded)
@@ -210,16 +244,21 @@ class _Run:
                     f"exceeding the limit {PATCH_COPY_BYTES}"
                 )
             value = _decode(encoded)
-        self._insert(operation.path, value)
+        missing = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
+        self._insert(operation.path, value, missing, "error while adding value during copy: ")
 
     def test(self, operation: Operation) -> None:
         """Compare with what is there; numbers are equal only when written alike."""
-        current = self._read(operation.path)
+        path = _path(operation)
+        missing = f"test operation does not apply: is missing path: {path}: missing value"
+        if operation.path is None:
+            raise PatchApplyError(missing)
+        current = self._read(operation.path, missing, f"error in test for path: '{path}': ")
         absent = operation.value is _MISSING
         if current is None and absent:
             return
         if absent or not _is_equal(current, operation.value):
-            raise PatchApplyError("test failed")
+            raise PatchApplyError(f"testing value {path} failed: test failed")
 
     def _move(self, items: int) -> None:
         """Count the items of a list that change their place; thousands of operations may each move all of them."""
@@ -228,26 +267,28 @@ class _Run:
             what = f"the operations of the JSON patch move more than {PATCH_MOVED_ITEMS} items of lists"
             raise RequestEntityTooLarge(what)
 
-    def _insert(self, pointer: Pointer | None, value: Any) -> None:
-        container, part = self._writable(pointer)
+    def _insert(self, pointer: Pointer | None, value: Any, missing: str, failed: str) -> None:
+        container, part = self._writable(pointer, missing)
         self.has_nested = self.has_nested or isinstance(value, (dict, list))
         if isinstance(container, dict):
             container[part] = value
         elif part == "-":
             container.append(value)
         else:
-            index = _index(part, len(container) + 1)
+            with _prefixed(failed):
+                index = _index(part, len(container) + 1, f"value was not a proper array index: '{part}': ")
             self._move(len(container) - index)
             container.insert(index, value)
 
-    def _take(self, pointer: Pointer | None) -> Any:
-        container, part = self._writable(pointer)
+    def _take(self, pointer: Pointer | None, missing: str, failed: str) -> Any:
+        container, part = self._writable(pointer, missing)
         if isinstance(container, list):
-            index = _index(part, len(container))
+            with _prefixed(failed):
+                index = _index(part, len(container))
             self._move(len(container) - index)
             return container.pop(index)
         if part not in container:
-            raise PatchApplyError(f"Unable to remove nonexistent key: {part}")
+            raise PatchApplyError(f"{failed}Unable to remove nonexistent key: {part}: missing value")
         return container.pop(part)
 
 
@@ -261,6 +302,41 @@ _STEPS: Final = {
 }
 
 
+@contextmanager
+def _prefixed(text: str) -> Iterator[None]:
+    """Begin the messages of errors with a text."""
+    try:
+        yield
+    except PatchApplyError as error:
+        raise PatchApplyError(f"{text}{error}") from None
+
+
+def _path(operation: Operation, why: str = "operation missing path field: missing value") -> str:
+    """The path of an operation as it was written."""
+    if operation.path_text is None:
+        raise PatchApplyError(f"{operation.kind} operation failed to decode path: {why}")
+    return operation.path_text
+
+
+def _source(operation: Operation) -> str:
+    """The `from` of an operation as it was written."""
+    if operation.source_text is None:
+        why = "operation, missing from field: missing value"
+        raise PatchApplyError(f"{operation.kind} operation failed to decode from: {why}")
+    return operation.source_text
+
+
+def _child(container: Any, part: str, missing: str) -> tuple[Any, Container]:
+    """The key or index a part means, and the container there."""
+    try:
+        key, child = _lookup(container, part)
+    except PatchApplyError:
+        raise PatchApplyError(missing) from None
+    if not isinstance(child, (dict, list)):
+        raise PatchApplyError(missing)
+    return key, child
+
+
 def _lookup(container: Container, part: str) -> tuple[Any, Any]:
     """The key or index a part means, and what is there; null for a missing key."""
     if isinstance(container, dict):
@@ -269,13 +345,13 @@ def _lookup(container: Container, part: str) -> tuple[Any, Any]:
     return index, container[index]
 
 
-def _index(part: str, size: int) -> int:
-    """A list index below `size`, negative ones counted from the end."""
+def _index(part: str, size: int, prefix: str = "") -> int:
+    """A list index below `size`, negative ones counted from the end; `prefix` begins the message about no number."""
     if not _is_index(part):
-        raise PatchApplyError(f"value was not a proper array index: '{part}'")
+        raise PatchApplyError(f"{prefix}strconv.Atoi: parsing {quote(part)}: invalid syntax")
     index = int(part)
     if not -size <= index < size:
-        raise PatchApplyError(f"Unable to access invalid index: {index}")
+        raise PatchApplyError(f"Unable to access invalid index: {index}: invalid index referenced")
     return index if index >= 0 else index + size
 
 

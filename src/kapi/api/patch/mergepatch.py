@@ -3,7 +3,7 @@
     PatchError
     ├── PatchDecodeError    the patch is no patch at all: 400, the text is the whole message
     ├── PatchFormatError    a directive of a strategic patch is malformed: 400, the text is the whole message
-    ├── PatchApplyError     a JSON patch does not fit the object: 422, and kube-apiserver hides the text
+    ├── PatchApplyError     a JSON patch does not fit the object: 422, the text hidden but from webhooks
     ├── PatchContentError   a strategic patch does not fit the object: 422, the text hidden likewise
     ├── PatchTooDeep        the result nests deeper than a body may: 400, as for such a body
     └── PatchInternalError  what kube-apiserver answers with a bare 500, the text is the whole message
