@@ -7,14 +7,15 @@ of these since custom resources exist, but for the two `k8s` names, which came w
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import re2
 
 from kapi.api.go.durations import parse_duration
-from kapi.schema import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +28,20 @@ _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def _pattern(expression: str) -> Validator:
-    match = re.compile(expression).fullmatch
-    return lambda text: match(text) is not None
+    """Return the validator of an expression, which is compiled for the first text: most formats are never used."""
+    compiled = functools.cache(lambda: re.compile(expression).fullmatch)
+    return lambda text: compiled()(text) is not None
+
+
+def _address(name: str) -> Validator:
+    """Return a validator of `schema/addresses`, which is imported for the first text: its patterns take 30 ms."""
+
+    @functools.cache
+    def validator() -> Validator:
+        found: Validator = getattr(import_module("kapi.schema.addresses"), name)
+        return found
+
+    return lambda text: validator()(text)  # noqa: PLW0108 (not called before there is a text)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -171,13 +184,13 @@ _VARIANT: Final = f"[89abAB]{_HEX}{{3}}"
 
 VALIDATORS: Final[dict[str, Validator]] = {
     "bsonobjectid": _pattern(f"{_HEX}{{24}}"),
-    "uri": addresses.is_request_uri,
-    "email": addresses.is_email,
+    "uri": _address("is_request_uri"),
+    "email": _address("is_email"),
     "hostname": is_hostname,
-    "ipv4": addresses.is_ipv4,
-    "ipv6": addresses.is_ipv6,
-    "cidr": addresses.is_cidr,
-    "mac": addresses.is_mac,
+    "ipv4": _address("is_ipv4"),
+    "ipv6": _address("is_ipv6"),
+    "cidr": _address("is_cidr"),
+    "mac": _address("is_mac"),
     "uuid": _uuid(_FOUR, _FOUR),
     "uuid3": _uuid(f"3{_HEX}{{3}}", _FOUR),
     "uuid4": _uuid(f"4{_HEX}{{3}}", _VARIANT),

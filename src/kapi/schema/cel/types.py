@@ -53,6 +53,8 @@ class Object(Type):
 
     fields: Mapping[str, Type] = field(default_factory=dict)
     constructible: bool = False
+    keeps_null: bool = False
+    """A field whose value is null is present. In objects with a schema it is absent."""
 
 
 BOOL: Final = Type("bool")

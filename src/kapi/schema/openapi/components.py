@@ -45,20 +45,21 @@ def closure(names: Iterable[str], custom: Mapping[str, Schema], base: str) -> di
             waiting += (OBJECT_META, LIST_META)
         else:
             found[name] = render(name, base)
-            waiting.extend(_references(found[name], base))
+            waiting.extend(references(found[name], base))
     return dict(sorted(found.items()))
 
 
-def _references(value: Any, base: str) -> Iterable[str]:
+def references(value: Any, base: str) -> Iterable[str]:
+    """Yield the names of the definitions that a value refers to."""
     if isinstance(value, list):
         for entry in value:
-            yield from _references(entry, base)
+            yield from references(entry, base)
     elif isinstance(value, dict):
         for key, entry in value.items():
             if key == "$ref" and isinstance(entry, str) and entry.startswith(base):
                 yield entry.removeprefix(base)
             else:
-                yield from _references(entry, base)
+                yield from references(entry, base)
 
 
 def render(name: str, base: str) -> Schema:

@@ -22,7 +22,7 @@ from kapi.schema.rules.declarations import Declaration, declare, with_metadata
 from kapi.schema.rules.fieldpaths import FieldPathError, resolve
 from kapi.schema.structural.correlation import Comparison, correlate_items
 from kapi.schema.structural.messages import NOWHERE, duplicate, invalid
-from kapi.schema.structural.model import MISSING, Schema
+from kapi.schema.structural.model import MISSING, Schema, has_rules
 from kapi.schema.structural.report import Report, join
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def skipped_rules(errors: Iterable[FieldError]) -> FieldError | None:
 
 def compile_rules(schema: Schema, *, root: bool = True) -> RuleValidator | None:
     """The validator of a schema; None when it has no rules. `root` says that it is the schema of a whole resource."""
-    declaration = declare(schema, root=root) if _has_rules(schema) else None
+    declaration = declare(schema, root=root) if has_rules(schema) else None
     return None if declaration is None else RuleValidator(schema, declaration, root=root)
 
 
@@ -82,11 +82,6 @@ def validate_default(
         return []
     unchanged = validate(value, value, path, ratcheting=False, budget=budget)
     return unchanged or validate(value, MISSING, path, budget=budget)
-
-
-def _has_rules(schema: Schema) -> bool:
-    parts = [*schema.properties.values(), schema.items, schema.additional]
-    return bool(schema.rules) or any(isinstance(part, Schema) and _has_rules(part) for part in parts)
 
 
 class RuleValidator:
@@ -149,7 +144,7 @@ class _Node:
 
 
 def _node(schema: Schema, declaration: Declaration | None) -> _Node | None:
-    if declaration is None or not _has_rules(schema):
+    if declaration is None or not has_rules(schema):
         return None
     return _Node(schema, declaration, is_root=schema.embedded)
 

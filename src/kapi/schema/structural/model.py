@@ -146,3 +146,9 @@ def _rule(props: Mapping[str, Any]) -> Rule:
         field_path=props.get("fieldPath", ""),
         optional_old_self=props.get("optionalOldSelf"),
     )
+
+
+def has_rules(schema: Schema) -> bool:
+    """Return True if there are validation rules at a place, or below it where objects have values."""
+    parts = [*schema.properties.values(), schema.items, schema.additional]
+    return bool(schema.rules) or any(isinstance(part, Schema) and has_rules(part) for part in parts)

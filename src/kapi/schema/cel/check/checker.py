@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kapi.schema.cel.check.declarations import Declarations
 
 _ANYTHING: Final = (DYN.name, ERROR.name)
+_PROTOBUF: Final = "google.protobuf."
 _OPEN_ENDED: Final = (DYN.name, ERROR.name, NULL.name)
 """Types that may fit others of another name."""
 
@@ -166,6 +167,10 @@ class _Checker:
         if isinstance(type_, Param):
             # It may turn out to be anything, so it must not be bound to one type later.
             self._substitutions.is_assignable(DYN, type_)
+        elif "." in type_.name and not type_.name.startswith(_PROTOBUF):
+            # A type of a library, such as `net.IP`: cel-go looks for its fields, and finds no such type.
+            self._report(expr, f"unexpected failed resolution of '{type_.name}'")
+            return ERROR
         elif type_.name not in _ANYTHING:
             self._report(expr, f"type '{type_}' does not support field selection")
         return DYN

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kapi.schema.cel.libraries import (
+    authorizer,
     cidr,
     extlists,
     ip,
@@ -31,6 +32,8 @@ LIBRARIES: Final[tuple[Library, ...]] = (
     urls.LIBRARY,
     regex.LIBRARY,
     lists.LIBRARY,
+    authorizer.LIBRARY,
+    authorizer.SELECTORS_LIBRARY,
     quantity.LIBRARY,
     strings.LIBRARY,
     sets.LIBRARY,

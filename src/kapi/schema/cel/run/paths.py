@@ -129,7 +129,7 @@ def plan_select(planner: Planner, node: Select) -> Code:
             own,
             is_path=True,
         )
-    if isinstance(inner, Object):
+    if isinstance(inner, Object) and not inner.keeps_null:
         run = (_constructible_field if inner.constructible else _object_field)(operand, key, node.field)
     else:
         run = _map_entry(operand, key) if inner.name == MAP else _walk(operand, _fixed(key), 0, step, node.field)
@@ -137,6 +137,8 @@ def plan_select(planner: Planner, node: Select) -> Code:
 
 
 def _field(type_: Type, field: str) -> tuple[str, Step]:
+    if isinstance(type_, Object) and type_.keeps_null:
+        return field, _map_step
     if isinstance(type_, Object):
         return unescape(field), _constructible_step(field) if type_.constructible else _object_step
     return field, _step_from(type_, STRING)

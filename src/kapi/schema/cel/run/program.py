@@ -50,6 +50,11 @@ class Program:
         """The type of the result."""
         return self.checked.type
 
+    @property
+    def fixed_cost(self) -> int:
+        """The part of the cost that is known beforehand, without what loops, branches and long texts add."""
+        return self._cost
+
     def uses(self, variable: str) -> bool:
         """Return True if the expression mentions a variable."""
         return variable in self.checked.names.values()
