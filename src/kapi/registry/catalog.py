@@ -7,16 +7,21 @@ it (`Lookup`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kapi.api.meta import GroupResource
 from kapi.api.versions import by_priority
+from kapi.cache.relist import relist
 from kapi.cache.watchcache import RETENTION, CacheHub
+from kapi.registry import initializers
 from kapi.registry.builtins import GROUPS
 from kapi.registry.custom.definitions import Definitions
 from kapi.registry.encoding import BodyReader, CustomReader, head_of
 from kapi.registry.fieldmanagers import FieldManagers
+from kapi.registry.initializers import Initializers
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR
+from kapi.registry.quota.charges import Charges
 from kapi.registry.resource import Resource
 from kapi.registry.store import Store
 from kapi.registry.strategies import CONVERSIONS, SCHEMAS, STORES, strategies
@@ -24,7 +29,7 @@ from kapi.registry.strategy import PlainStrategy
 from kapi.storage.keys import resource_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
@@ -39,7 +44,8 @@ _PLAIN = PlainStrategy()
 class Catalog:
     """All resources served now. `groups` keeps discovery order; a group's first version is its preferred one.
 
-    `changes` grows with every change of what is served: what was derived from an older state is stale.
+    `changes` grows with every change of what is served: what was derived from an older state is stale. `groups` are
+    the built-in resources; an API server of one's own (`kapi.apiserver`) has none.
     """
 
     def __init__(
@@ -50,25 +56,35 @@ class Catalog:
         retention: float = RETENTION,
         converter_for: ConverterFor | None = None,
         service_cidrs: Sequence[str] = (DEFAULT_SERVICE_CIDR,),
+        groups: Sequence[Group] = GROUPS,
     ) -> None:
         self.storage = storage
         self.clock = clock
         self.changes = 0
+        self.on_change: list[Callable[[], None]] = []
+        """Called after every change of what is served."""
         self.groups: dict[str, dict[str, dict[str, Resource]]] = {}
         self._stores: dict[GroupResource, Store] = {}
         self._readers: dict[str, BodyReader] = {}
         self.hub = CacheHub(storage, self._reader, clock=clock, retention=retention)
         self._strategies = strategies(self.hub, service_cidrs)
-        for group in GROUPS:
+        for group in groups:
             self._add_group(group)
         self._built_in = {group: frozenset(versions) for group, versions in self.groups.items()}
         self.field_managers = FieldManagers(self)
+        self.charges = Charges()
+        """The charges to quotas for writes that are on their way."""
         self.definitions = Definitions(self, converter_for or _no_webhooks)
+        self.initializers = Initializers(self.hub)
 
     async def load(self) -> None:
         """Read what is stored, and serve the kinds defined in it."""
+        self.storage.on_gap = partial(relist, self.hub)
         await self.hub.load()
         self.definitions.start()
+        if initializers.GROUP in self._built_in:
+            (configurations,) = self.definitions.serve_built_in(initializers.definition())
+            self.initializers.start(configurations.stored.cache)
 
     # -- finding ----------------------------------------------------------------------------------------------------
 
@@ -135,6 +151,8 @@ class Catalog:
             self.groups[resource.group][resource.version][resource.resource] = resource
             self._stores[resource.group_resource] = resource.stored
         self.changes += 1
+        for changed in self.on_change:
+            changed()
 
     def _replace_store(self, resource: GroupResource) -> None:
         """Find a custom resource's store by a version that is still served, after another was retired."""

@@ -6,7 +6,6 @@ defaults belong to the manager that wrote the object, and what admission adds be
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +15,7 @@ from kapi.api.limits import OFF_LOOP_BYTES
 from kapi.api.ownership.apply import excluding, only
 from kapi.api.ownership.fieldset import ANY, fields
 from kapi.api.ownership.managedfields import FieldManager
+from kapi.base.offloop import off_loop
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.encoding import encode
 from kapi.registry.strategy import copy_field
@@ -68,7 +68,7 @@ class FieldManagers:
         if resource.from_hub is None:
             if resource.stored.converter is None:
                 record = partial(manager.update, old, new, manager=write.field_manager, now=write.now)
-                await asyncio.to_thread(record) if write.object_bytes >= OFF_LOOP_BYTES else record()
+                await off_loop(record) if write.object_bytes >= OFF_LOOP_BYTES else record()
                 return
 
             def updated() -> Object:
@@ -122,20 +122,20 @@ class _Unconverted(Exception):
 _converted: ContextVar[dict[tuple[bytes, str], Object]] = ContextVar("converted")
 
 
-async def with_conversions(resource: Resource, work: Callable[[], T], *, off_loop: bool = False) -> T:
-    """Do the work of a field manager, which must change nothing until it is done; in a thread if it takes long.
+async def with_conversions(resource: Resource, work: Callable[[], T], *, is_large: bool = False) -> T:
+    """Do the work of a field manager, which must change nothing until it is done; off the event loop if it takes long.
 
     Where it needs an object that a webhook converts, the webhook is asked and the work begun again with the answer at
     hand. A thread could wait inside the work instead; but threads are few, and one webhook that hangs would block all.
     """
     store = resource.stored
     if store.converter is None:
-        return await asyncio.to_thread(work) if off_loop else work()
+        return await off_loop(work) if is_large else work()
     known: dict[tuple[bytes, str], Object] = {}
     _converted.set(known)
     while True:
         try:
-            return await asyncio.to_thread(work) if off_loop else work()
+            return await off_loop(work) if is_large else work()
         except _Unconverted as missing:
             known[missing.key] = await store.convert(missing.obj, missing.api_version)
 

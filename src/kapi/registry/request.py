@@ -7,12 +7,13 @@ strategies, to field managers and to admission plug-ins.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kapi.api.user import User
 
 if TYPE_CHECKING:
     import datetime as dt
+    from collections.abc import Callable
 
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.deletion import DeleteOptions
@@ -52,6 +53,19 @@ NO_ADMISSION = _NoAdmission()
 """For the server's own changes."""
 
 
+class Reinvocation:
+    """The state of mutating admission that may be run twice for one write; plug-ins keep what they need in `values`."""
+
+    __slots__ = ("is_second", "requested", "values")
+
+    def __init__(self) -> None:
+        self.is_second = False
+        """True in the second run."""
+        self.requested = False
+        """Set by a plug-in in the first run, to have all mutating plug-ins run once more."""
+        self.values: dict[str, Any] = {}
+
+
 class WriteOptions(NamedTuple):
     """The options of a create, update, patch or apply, decoded."""
 
@@ -62,6 +76,8 @@ class WriteOptions(NamedTuple):
     force: bool = False
     """An apply takes fields that other managers own."""
     kind: str = "CreateOptions"
+    given_validation: str = ""
+    """The `fieldValidation` that the client sent; empty for none."""
 
 
 class Write:
@@ -73,6 +89,7 @@ class Write:
         "dry_run",
         "field_manager",
         "field_managers",
+        "finish",
         "kind",
         "lookup",
         "name",
@@ -82,6 +99,7 @@ class Write:
         "old",
         "operation",
         "options",
+        "reinvocation",
         "resource",
         "store",
         "subresource",
@@ -137,10 +155,14 @@ class Write:
         self.now = now
         self.old: HubObject | None = None
         """The object as it is stored, in the version of the store; None until it is loaded, and on create."""
+        self.finish: Callable[[bool], None] | None = None
+        """Set by a plug-in that must know the outcome: called once with True when the write is committed, or False."""
         self.object_bytes = request_bytes
         """The size of the wanted object as JSON, as far as it is stored; the size of the request until it is known."""
         self.warnings: list[str] = [] if warnings is None else warnings
         """Texts for `Warning` headers; hooks and plug-ins append."""
+        self.reinvocation: Reinvocation | None = None
+        """None unless a plug-in of mutating admission has use for it; made anew for each run of admission."""
         self.audit_annotations: dict[str, str] = {} if audit_annotations is None else audit_annotations
         """Annotations of the audit event; hooks and plug-ins add."""
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType, cast
 
-from kapi.api.errors import Conflict, NotFound, RequestEntityTooLarge
+from kapi.api.errors import Conflict, NotFound, RequestEntityTooLarge, Timeout
 from kapi.api.limits import OBJECT_BYTES
 from kapi.api.meta import GroupKind, GroupResource
-from kapi.cache.watchcache import Item, Selection
+from kapi.cache.watchcache import Item, Selection, item_class
 from kapi.cache.watcher import Watcher
 from kapi.registry.encoding import HubObject, decode, draft, encode, head_of, owners_of
 from kapi.registry.updatescope import StatusScope, UpdateScope
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kapi.api.meta import GroupVersionKind, Object
+    from kapi.cache.selector import ItemSelector
     from kapi.cache.watchcache import CacheHub
     from kapi.cache.watcher import Encoder, Outlet
     from kapi.registry.custom.conversion import Converter
@@ -55,6 +56,8 @@ class Store:
     """The webhook that converts between the versions of the kind; None where none is needed."""
     is_terminating = False
     """True while the definition of a custom kind is being deleted: nothing new is created then."""
+    selects_kept_fields = True
+    """True if `field_values` are always those that the watch cache keeps with an item."""
 
     @property
     def storage_gvk(self) -> GroupVersionKind:
@@ -144,9 +147,17 @@ class Store:
         """An entry read from history, as the cache would hold it."""
         return self.cache.item(entry.key, entry.value, entry.revision)
 
-    def watcher(self, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet) -> Watcher:
+    def watcher(
+        self,
+        prefix: str,
+        selector: ItemSelector | None,
+        encoder: Encoder,
+        outlet: Outlet,
+        *,
+        includes_uninitialized: bool = False,
+    ) -> Watcher:
         """A watcher of this kind, which converts events where they have to be."""
-        return Watcher(self.cache, prefix, matches, encoder, outlet)
+        return Watcher(self.cache, prefix, selector, encoder, outlet, includes_uninitialized=includes_uninitialized)
 
     async def convert(self, obj: Object, api_version: str) -> Object:
         """An object of this kind, which says what version it is in, in another version."""
@@ -218,6 +229,13 @@ class Store:
             item = self.cache.item(key, value.render(revision), revision, selection)
         return ReadyItem(item)
 
+    def put_operation(self, key: str, obj: HubObject, expected: int) -> Put:
+        """The operation that commits an object as it is, for commits of several objects."""
+        value = draft(cast("StoredObject", obj))
+        if len(value.before) + len(value.after) > OBJECT_BYTES:
+            raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
+        return Put(key, value, expected, self._selection(obj))
+
     async def remove(self, item: Item, companions: Sequence[Operation] = ()) -> int:
         """Commit the removal of an item, and companions; RevisionMismatch when a key is not at the expected revision.
 
@@ -227,9 +245,23 @@ class Store:
             return await self.storage.commit((Delete(item.key, item.revision), *companions))
         return await self.storage.delete(item.key, item.revision)
 
-    async def catch_up(self) -> None:
-        """Wait for the watch cache to have what storage has. It has it already, unless another server wrote it."""
-        await self.hub.wait_for(await self.storage.latest(), seconds=CATCH_UP_SECONDS)
+    async def catch_up(self) -> bool:
+        """Wait for the watch cache to have what storage has; False if it does not get there in time.
+
+        It has it already, unless another server wrote it.
+        """
+        return await self.hub.wait_for(await self.storage.latest(), seconds=CATCH_UP_SECONDS)
+
+    async def is_latest(self, namespace: str, name: str, version: str | None) -> bool:
+        """Return True if the latest version of an object is this one; None if there is none.
+
+        Raises:
+            Timeout: the watch cache is behind, and does not get further in time.
+        """
+        if not await self.catch_up():
+            raise Timeout("Timeout: the server could not confirm the state of the object with its store", details={})
+        item = self.find(namespace, name)
+        return (str(item.revision) if item is not None else None) == version
 
     async def unchanged(self, item: ReadyItem) -> ReadyItem:
         """The outcome of an update that changes nothing."""
@@ -244,10 +276,11 @@ class Store:
             metadata["resourceVersion"] = str(current.revision)
         revision = current.revision if current is not None else 0
         body = encode(obj)[len(self.head) :]
-        item = Item(key, metadata.get("namespace", ""), metadata["name"], revision, body, self._selection(obj))
-        return ReadyItem(item)
+        selection = self._selection(obj)
+        kind = item_class(selection)
+        return ReadyItem(kind(key, metadata.get("namespace", ""), metadata["name"], revision, body, selection))
 
     def _selection(self, obj: Object) -> Selection:
         fields = self._selects.selectable(obj) if self._selects.selectable_fields else None
         metadata = obj["metadata"]
-        return Selection(metadata.get("labels"), fields, owners=owners_of(metadata))
+        return Selection(metadata.get("labels"), fields, None, owners_of(metadata), "initializers" in metadata)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kapi.registry.custom.definitionstore import DefinitionStore
 from kapi.registry.kinds import (
+    admissionpolicies,
     admissionregistration,
     apiregistration,
     certificates,
@@ -96,6 +97,7 @@ _MODULES = (
     classes,
     csi,
     # one module each
+    admissionpolicies,
     admissionregistration,
     apiregistration,
     certificates,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kapi.registry.initializers import is_unseen
 from kapi.registry.strategy import copy_field
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kapi.registry.fieldmanagers import FieldManagers
     from kapi.registry.request import Write
     from kapi.registry.strategy import Strategy
+
+_STATUS_PARTS = frozenset({"metadata", "status"})
 
 
 class UpdateScope:
@@ -66,7 +69,7 @@ class UpdateScope:
         if strategy.has_status:
             copy_field(obj, old, "status")
         strategy.prepare_update(write, obj, old)
-        if strategy.tracks_generation and strategy.generation_changed(obj, old):
+        if strategy.tracks_generation and strategy.generation_changed(obj, old) and not is_unseen(write, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
@@ -83,10 +86,10 @@ class StatusScope(UpdateScope):
 
     def prepare(self, write: Write, obj: Object, old: Object) -> None:
         """Restore everything but status and metadata."""
-        for key in obj.keys() - {"metadata", "status"}:
+        for key in obj.keys() - _STATUS_PARTS:
             del obj[key]
-        for key in old.keys() - {"metadata", "status"}:
-            obj[key] = old[key]
+        # In the order of the stored object: that of a set would differ from process to process.
+        obj.update({key: value for key, value in old.items() if key not in _STATUS_PARTS})
         if self.strategy.resets_metadata_on_status:
             metadata = dict(old["metadata"])
             copy_field(metadata, obj["metadata"], "managedFields")

@@ -23,6 +23,7 @@ import msgspec
 from kapi.api.depth import nests_deeper
 from kapi.api.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     Conflict,
     Invalid,
@@ -37,20 +38,21 @@ from kapi.api.meta import GroupKind, format_time, is_deleting
 from kapi.api.names import generate_name
 from kapi.api.objectmeta import annotation_size_errors, validate_object_meta, validate_object_meta_update
 from kapi.api.ownership import managedfields
-from kapi.registry import deletion
+from kapi.base.offloop import off_loop
+from kapi.registry import deletion, initializers
 from kapi.registry.deletion import DeleteOptions
-from kapi.registry.encoding import HubObject, copy_of, decode
+from kapi.registry.encoding import HubObject, copy_of, decode, is_marked
 from kapi.registry.request import CREATE, UPDATE
 from kapi.registry.store import ReadyItem
 from kapi.registry.strategy import copy_field
 from kapi.registry.uid import new_uid
+from kapi.schema.builtin.typed import TypeMismatch
 from kapi.storage.interface import RevisionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
-    from kapi.api.errors import ApiError
     from kapi.api.fielderror import FieldError
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Item
@@ -88,6 +90,8 @@ class Source:
     """Server-side apply: merging the configuration has recorded the field owners."""
     is_patch = False
     """A patch or an apply. A uid in its wanted state is a forbidden change; in a body it is a precondition."""
+    version = ""
+    """The resourceVersion that the object must be at; empty if it may be at any."""
     off_loop = False
     """Set before each call: the request or the object is large, and work on it belongs in a thread."""
 
@@ -113,35 +117,63 @@ class Body(Source):
 class Replacement(Source):
     """The body of a PUT, which is the wanted state.
 
-    With a resourceVersion a lost race is a Conflict, so the body is used once and changed in place. Without one, or
-    where the object is missing and perhaps created, the write may be decided again, so every attempt gets a copy.
+    With a resourceVersion a lost race is a Conflict, so the body is used on that version alone and changed in place.
+    Without one, or where the object is missing and perhaps created, the write may be decided again, so every attempt
+    gets a copy.
     """
 
     def __init__(self, obj: Object) -> None:
         self._obj = obj
-        self._is_conditional = obj["metadata"].get("resourceVersion", "") not in ("", "0")
+        version = obj["metadata"].get("resourceVersion", "")
+        self.version = "" if version == "0" else version
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The body, or a copy of it."""
-        obj: Object = self._obj if self._is_conditional and live is not None else copy_of(self._obj)
+        if self.version and live is not None:
+            return self._obj
+        obj: Object = await off_loop(copy_of, self._obj) if self.off_loop else copy_of(self._obj)
         return obj
 
 
 class Written(NamedTuple):
-    """The outcome of a write: the state now, and whether the write created or deleted the object."""
+    """The outcome of a write: the state now, and whether the write created or deleted the object, or left it as is."""
 
     item: ReadyItem
     created: bool = False
     deleted: bool = False
+    is_unchanged: bool = False
 
 
-async def _until_committed(store: Store, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Repeat an attempt while what it read changes before its commit: the one place where a lost race is handled."""
+async def _until_committed(write: Write, attempt: Callable[[], Coroutine[Any, Any, Written]]) -> Written:
+    """Repeat an attempt while what it read changes before its commit: the one place where a lost race is handled.
+
+    A commit compares what the attempt has read with what is stored. A refusal, and an update that changes nothing, are
+    not compared by anything, and where several servers share the store this one may not have heard of the latest
+    write. So these are decided a second time if the object has changed.
+    """
+    is_current = False
     while True:
         try:
-            return await attempt()
+            written = await attempt()
         except RevisionMismatch:
-            await store.catch_up()
+            is_current = await write.store.catch_up()
+        except ApiError:
+            if is_current or not await _is_outdated(write):
+                raise
+            is_current = True
+        else:
+            if not written.is_unchanged or is_current or not await _is_outdated(write):
+                return written
+            is_current = True
+
+
+async def _is_outdated(write: Write) -> bool:
+    """Return True if the object is not any more, or was never, in the state in which the write has found it."""
+    version = write.old["metadata"]["resourceVersion"] if write.old else None
+    if await write.store.is_latest(write.namespace, write.name, version):
+        return False
+    write.old = None
+    return True
 
 
 # -- convert, default, record field owners, mutating admission -------------------------------------------------------
@@ -153,7 +185,7 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
     source.off_loop = write.object_bytes >= OFF_LOOP_BYTES
     wanted = await source(None if item is None else partial(scope.live, write, item))
     if source.off_loop:
-        obj = await asyncio.to_thread(_defaulted, write, source, scope, wanted)
+        obj = await off_loop(_defaulted, write, source, scope, wanted)
     else:
         obj = _defaulted(write, source, scope, wanted)
     metadata = obj["metadata"]
@@ -161,9 +193,10 @@ async def _wanted(write: Write, source: Source, scope: UpdateScope, item: Item |
         await scope.record_owners(write, write.field_managers, obj)
     entries = metadata.get("managedFields")
     await write.admission.mutate(write, obj, None if old is None else scope.admitted(old))
-    if nests_deeper(_check_size(write, scope, obj), OBJECT_DEPTH):
-        raise _too_deep()
-    _check_after_admission(write, obj["metadata"], entries)
+    if write.object_bytes < OFF_LOOP_BYTES:
+        _check_after_admission(write, scope, obj, entries)
+    else:
+        await off_loop(_check_after_admission, write, scope, obj, entries)
     return obj if item is None else scope.merge(write, obj, item)
 
 
@@ -223,8 +256,13 @@ def _applies_nothing(write: Write, obj: Object, old: Object) -> bool:
     return before == after
 
 
-def _check_after_admission(write: Write, metadata: Object, entries: list[Object] | None) -> None:
-    """Check what a plug-in may have broken: owner references, and managedFields, which go back to what they were."""
+def _check_after_admission(write: Write, scope: UpdateScope, obj: HubObject, entries: list[Object] | None) -> None:
+    """Check what a plug-in may have broken: size, namespace, owner references, managedFields, which are restored."""
+    if nests_deeper(_check_size(write, scope, obj), OBJECT_DEPTH):
+        raise _too_deep()
+    metadata = obj["metadata"]
+    if metadata.get("namespace", "") != (write.namespace if write.store.namespaced else ""):
+        _restore_namespace(write, metadata)
     _drop_duplicate_owners(write, metadata, _AFTER_ADMISSION)
     changed = metadata.get("managedFields")
     if changed is entries or changed == entries:
@@ -236,6 +274,16 @@ def _check_after_admission(write: Write, metadata: Object, entries: list[Object]
         metadata["managedFields"] = entries
         if not entries:
             del metadata["managedFields"]
+
+
+def _restore_namespace(write: Write, metadata: Object) -> None:
+    """Set the namespace of an object to that of the request; BadRequest if it names another."""
+    if not write.store.namespaced:
+        del metadata["namespace"]
+    elif metadata.get("namespace"):
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        metadata["namespace"] = write.namespace
 
 
 def _drop_duplicate_owners(write: Write, metadata: Object, when: str) -> None:
@@ -275,13 +323,16 @@ async def create(write: Write, source: Source) -> Written:
         candidate = HubObject({**obj, "metadata": dict(metadata)}) if generated else obj
         prepare_create(write, candidate)
         await _validate(write, candidate, partial(create_errors, write, candidate))
-        await write.admission.validate(write, candidate, None)
-        store.complete(write, candidate)
         try:
-            return await _insert(write, candidate)
+            await write.admission.validate(write, candidate, None)
+            store.complete(write, candidate)
+            return await _reported(write, _insert(write, candidate))
         except AlreadyExists:
             if not generated or attempt == GENERATE_ATTEMPTS - 1:
                 raise
+        finally:
+            if write.finish is not None:
+                _fail(write)
     raise AssertionError("unreachable")
 
 
@@ -315,6 +366,8 @@ def create_errors(write: Write, obj: Object) -> list[FieldError]:
         builtin=not strategy.allows_any_finalizer,
     )
     errors += strategy.validate_create(write, obj)
+    if "initializers" in obj["metadata"]:
+        errors += initializers.initializer_errors(obj["metadata"], None)
     if strategy.validates_by_schema:
         errors += store.schema().validate(obj)
     return errors
@@ -328,7 +381,7 @@ async def _validate(write: Write, obj: Object, errors: Callable[[], list[FieldEr
     if write.object_bytes < write.store.strategy.validates_off_loop_from:
         _raise_or_warn(write, obj, errors())
     else:
-        await asyncio.to_thread(lambda: _raise_or_warn(write, obj, bounded(errors)))
+        await off_loop(lambda: _raise_or_warn(write, obj, bounded(errors)))
 
 
 def _raise_or_warn(write: Write, obj: Object, errors: list[FieldError]) -> None:
@@ -345,9 +398,10 @@ async def _insert(write: Write, obj: HubObject) -> Written:
     except ValueError:
         wrong = invalid("metadata.name", name, "may not contain control characters")
         raise Invalid.of(store.group_kind, name, [wrong]) from None
-    existing = store.cache.get(key)
-    if existing is not None:
-        raise _exists(store, metadata, existing)
+    if store.cache.get(key) is not None:
+        await store.catch_up()  # Another server may have deleted it a moment ago.
+        if (existing := store.cache.get(key)) is not None:
+            raise _exists(store, metadata, existing)
     if write.dry_run:
         return Written(store.preview(key, obj), created=True)
     try:
@@ -360,7 +414,7 @@ def _exists(store: Store, metadata: Object, existing: Item | None) -> AlreadyExi
     if metadata.get("generateName"):
         return AlreadyExists.generated(store.resource, metadata["name"])
     # The metadata is the same in every version, so there is nothing to convert.
-    deleting = existing is not None and is_deleting(decode(store.head, existing.body))
+    deleting = existing is not None and is_marked(existing.body)
     return AlreadyExists.of(store.resource, metadata["name"], deleting=deleting)
 
 
@@ -382,7 +436,7 @@ async def update(
     Where `may_create` is given, an object that does not exist is created; it raises when the user may not create.
     """
     scope = scope or write.store.object_scope
-    return await _until_committed(write.store, partial(_update_or_create, write, source, scope, may_create))
+    return await _until_committed(write, partial(_update_or_create, write, source, scope, may_create))
 
 
 async def _update_or_create(
@@ -390,6 +444,9 @@ async def _update_or_create(
 ) -> Written:
     store = write.store
     item = await store.find_ready(write.namespace, write.name)
+    if item is not None and source.version and source.version != str(item.revision):
+        await store.catch_up()  # Another server may have written that version a moment ago.
+        item = await store.find_ready(write.namespace, write.name)
     if item is not None:
         write.operation = UPDATE
         return await _update(write, source, scope, item)
@@ -430,18 +487,50 @@ class _Missing(Source):
         return obj
 
 
+async def _decoded(store: Store, item: ReadyItem) -> HubObject:
+    """The object of an item, which the caller may change; a large one is decoded off the event loop."""
+    if len(item.body) < OFF_LOOP_BYTES:
+        return store.decode(item)
+    # What an item remembers about itself is changed on the event loop only.
+    return HubObject(await off_loop(decode, store.head, store.body(item)))
+
+
 async def _update(write: Write, source: Source, scope: UpdateScope, item: ReadyItem) -> Written:
     store = write.store
-    old = write.old = store.decode(item)
+    old = write.old = await _decoded(store, item)
     write.object_bytes = max(write.object_bytes, len(item.body))
     obj = await _wanted(write, source, scope, item)
     _check_preconditions(store, item, obj, old, is_patch=source.is_patch)
     prepare_update(write, scope, obj, old)
-    await _validate(write, obj, partial(update_errors, write, scope, obj, old))
-    await write.admission.validate(write, scope.admitted(obj), scope.admitted(old))
-    store.complete(write, obj)
-    managedfields.keep_times(old, obj)
-    return await _replace(write, item, obj, old)
+    errors = partial(update_errors, write, scope, obj, old)
+    try:
+        await _validate(write, obj, errors)
+    except Invalid:
+        if not _drop_unknown(write, old):
+            raise
+        await _validate(write, obj, errors)
+    try:
+        await write.admission.validate(write, scope.admitted(obj), scope.admitted(old))
+        store.complete(write, obj)
+        return await _reported(write, _replace(write, item, obj, old))
+    finally:
+        if write.finish is not None:
+            _fail(write)
+
+
+def _drop_unknown(write: Write, old: HubObject) -> bool:
+    """Remove, in place, the fields of a stored object that this server does not know; returns True if there are any.
+
+    A server of the next release, on the same store, may have written them. This one removes them when it changes the
+    object, as kube-apiserver does, which must not count as a change of a field that cannot be changed. Stored objects
+    are not searched for such fields before a write is refused: that would cost every update as much as decoding it.
+    """
+    if write.resource.custom is not None:
+        return False
+    try:
+        return bool(write.store.schema().coerce(old))
+    except TypeMismatch:
+        return False
 
 
 def _check_preconditions(store: Store, item: Item, obj: Object, old: Object, *, is_patch: bool) -> None:
@@ -484,6 +573,10 @@ def prepare_update(write: Write, scope: UpdateScope, obj: Object, old: Object) -
         metadata["deletionTimestamp"] = before["deletionTimestamp"]
         if "deletionGracePeriodSeconds" in before:
             metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
+    if "initializers" in metadata or "initializers" in before:
+        if write.subresource:
+            copy_field(metadata, before, "initializers")
+        initializers.finish(metadata)
     scope.prepare(write, obj, old)
 
 
@@ -495,7 +588,13 @@ def update_errors(write: Write, scope: UpdateScope, obj: Object, old: Object) ->
         obj["metadata"], namespaced=store.namespaced, name_rule=_any_name, path="metadata", builtin=builtin
     )
     errors += validate_object_meta_update(obj["metadata"], old["metadata"], builtin=builtin)
-    errors += scope.validate(write, obj, old)
+    if "initializers" in old["metadata"] and not write.subresource:
+        # An initializer may change what is immutable afterwards: no client has seen the object yet.
+        errors += store.strategy.validate_create(write, obj)
+    else:
+        errors += scope.validate(write, obj, old)
+    if "initializers" in obj["metadata"]:
+        errors += initializers.initializer_errors(obj["metadata"], old["metadata"])
     if store.strategy.validates_by_schema:
         errors += store.schema().validate(obj)
     return errors
@@ -516,10 +615,10 @@ async def guaranteed_update(write: Write, change: Callable[[Item, HubObject], Hu
 
     async def attempt() -> Written:
         item = await store.fetch(write.namespace, write.name)
-        old = write.old = store.decode(item)
-        return await _replace(write, item, change(item, store.decode(item)), old)
+        old = write.old = await _decoded(store, item)
+        return await _replace(write, item, change(item, await _decoded(store, item)), old)
 
-    return await _until_committed(store, attempt)
+    return await _until_committed(write, attempt)
 
 
 # -- delete ----------------------------------------------------------------------------------------------------------
@@ -527,17 +626,17 @@ async def guaranteed_update(write: Write, change: Callable[[Item, HubObject], Hu
 
 async def delete(write: Write) -> Written:
     """Delete an object, or mark it for deletion; `deleted` in the outcome says which."""
-    return await _until_committed(write.store, partial(_delete, write))
+    return await _until_committed(write, partial(_delete, write))
 
 
 async def _delete(write: Write) -> Written:
     store, options = write.store, write.options
     assert isinstance(options, DeleteOptions)
     item = await store.fetch(write.namespace, write.name)
-    old = write.old = store.decode(item)
+    old = write.old = await _decoded(store, item)
     store.check_deletion(item, old, options)
     if is_deleting(old) and store.is_held(old):
-        return Written(item)
+        return Written(item, is_unchanged=True)
     await write.admission.mutate(write, None, old)
     await write.admission.validate(write, None, old)
     plan = deletion.plan(write, old, options)
@@ -545,7 +644,7 @@ async def _delete(write: Write) -> Written:
         shown = item if plan.marked is old else store.preview(item.key, plan.marked, item)
         return Written(shown, deleted=plan.deletes)
     if plan.marked is old:
-        return await _remove(write, item, old) if plan.deletes else Written(item)
+        return await _remove(write, item, old) if plan.deletes else Written(item, is_unchanged=True)
     if not plan.deletes:
         return Written(await store.put(item.key, plan.marked, item.revision))
     # A request may be cancelled while it waits. An object that is marked is deleted all the same.
@@ -580,15 +679,22 @@ async def admit(write: Write, obj: Object) -> None:
 async def _replace(write: Write, item: ReadyItem, obj: HubObject, old: HubObject) -> Written:
     """Commit a changed object, its deletion if the change ends one, or nothing if nothing changed."""
     store = write.store
-    if _same(obj, old) and not store.storage.is_stale(item.key):
-        return Written(await store.unchanged(item))
+    small = len(item.body) < OFF_LOOP_BYTES
+    is_same = _same(obj, old) if small else await off_loop(_same, obj, old)
+    if is_same and not store.storage.is_stale(item.key):
+        kept = await store.unchanged(item)  # A custom object may have been committed once more, in its form of today.
+        return Written(kept, is_unchanged=kept is item)
     deleted = store.should_delete(obj, old)
     if write.dry_run:
         return Written(store.preview(item.key, obj, item), deleted=deleted)
     if deleted:
         await _remove(write, item, old)
         return Written(store.preview(item.key, obj, item), deleted=True)
-    return Written(await _commit(write, item.key, obj, item.revision))
+    committed = await _commit(write, item.key, obj, item.revision)
+    if committed.is_uninitialized and initializers.has_failed(obj):
+        # The result is there for a moment, so that the client that waits for the object sees why it is deleted.
+        return await _remove(write, committed, obj)
+    return Written(committed)
 
 
 async def _commit(write: Write, key: str, obj: HubObject, expected: int) -> ReadyItem:
@@ -621,6 +727,21 @@ async def _remove(write: Write, item: ReadyItem, old: HubObject) -> Written:
     return Written(ReadyItem(item.at(revision)), deleted=True)
 
 
+def _reported(write: Write, commit: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    """The commit, after which its outcome is reported to the plug-in that waits for it, if one does."""
+    if write.finish is None:
+        return commit
+    finish, write.finish = write.finish, None
+    return _followed(commit, finish)
+
+
+def _fail(write: Write) -> None:
+    """Report to the plug-in that waits for the outcome that there is no commit."""
+    finish, write.finish = write.finish, None
+    if finish is not None:
+        finish(False)
+
+
 async def _followed(commit: Coroutine[Any, Any, T], done: Callable[[bool], None] | None) -> T:
     """Commit, and report the outcome, even if the request is cancelled while the commit is on its way."""
     if done is None:
@@ -631,5 +752,9 @@ async def _followed(commit: Coroutine[Any, Any, T], done: Callable[[bool], None]
 
 
 def _same(obj: Object, old: Object) -> bool:
-    """Return True if a write would change nothing. In Python `True == 1`, so equal objects are compared as JSON too."""
+    """Return True if a write would change nothing but times in managedFields, which are then restored.
+
+    In Python `True == 1`, so equal objects are compared as JSON too.
+    """
+    managedfields.keep_times(old, obj)
     return obj == old and _canonical(obj) == _canonical(old)

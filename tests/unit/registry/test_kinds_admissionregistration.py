@@ -59,6 +59,7 @@ FORM = "; desired format: https://host[/path]"
         ({"admissionReviewVersions": ["v2"]}, ['webhooks[0].admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1']),
         ({"failurePolicy": "X"}, ['webhooks[0].failurePolicy: Unsupported value: "X": supported values: "Fail", "Ignore"']),
         ({"clientConfig": {}}, ["webhooks[0].clientConfig: Required value: exactly one of url or service is required"]),
+        ({"clientConfig": {"url": "::"}}, [f'{URL}: Required value: url must be a valid URL: parse "::": missing protocol scheme{FORM}']),
         ({"clientConfig": {"url": "http://u@x/?q#f"}}, [
             f"{URL}: Invalid value: \"http\": 'https' is the only allowed URL scheme{FORM}",
             f'{URL}: Invalid value: "u": user information is not permitted in the URL',
@@ -115,17 +116,13 @@ def test_generation_counts_webhooks_only():
     assert VALIDATING.generation_changed({**old, "webhooks": []}, old)
 
 
-def test_policies_and_bindings_have_defaults():
-    policy = STRATEGIES[GROUP, "ValidatingAdmissionPolicy"]
-    obj, _ = created(policy, thing(spec={"matchConstraints": {"resourceRules": [{}]}}))
-    assert obj["spec"] == {
-        "failurePolicy": "Fail",
-        "matchConstraints": {
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": {},
-            "objectSelector": {},
-            "resourceRules": [{"scope": "*"}],
-        },
-    }
-    binding = STRATEGIES[GROUP, "MutatingAdmissionPolicyBinding"]
-    assert created(binding, thing(spec={"policyName": "p"}))[0]["spec"] == {"policyName": "p"}
+def test_match_conditions_must_compile():
+    conditions = [{"name": "a", "expression": "variables.x"}, {"name": "b", "expression": " 1 "}]
+    errors = create_errors(VALIDATING, _configuration(matchConditions=conditions))
+    assert errors == [
+        (
+            'webhooks[0].matchConditions[0].expression: Invalid value: "variables.x": compilation failed: ERROR: '
+            "<input>:1:1: undeclared reference to 'variables' (in container '')\n | variables.x\n | ^"
+        ),
+        'webhooks[0].matchConditions[1].expression: Invalid value: "1": must evaluate to bool but got int',
+    ]

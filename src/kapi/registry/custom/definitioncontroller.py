@@ -18,7 +18,7 @@ from kapi.registry.deletion import DeleteOptions
 from kapi.registry.kinds.apiextensions import conditions
 from kapi.registry.request import DELETE, UPDATE, Write
 from kapi.registry.write import delete, guaranteed_update
-from kapi.storage.interface import StorageBusy
+from kapi.storage.interface import OutcomeUnknown, StorageBusy, StorageUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -75,7 +75,7 @@ class DefinitionController:
             else:
                 self._reconcile(event.item)
             group = name.partition(".")[2]
-            for other in [one for one in self._conflicting if one != name and one.endswith(f".{group}")]:
+            for other in sorted(one for one in self._conflicting if one != name and one.endswith(f".{group}")):
                 self._reconcile_again(other)
 
     def _reconcile_again(self, name: str) -> None:
@@ -114,7 +114,7 @@ class DefinitionController:
                 await work(name)
             except NotFound:
                 return
-            except (ApiError, StorageBusy) as error:
+            except (ApiError, StorageBusy, StorageUnreachable, OutcomeUnknown) as error:
                 _log.warning("reconciling a definition failed; trying again", definition=name, error=str(error))
             except Exception:
                 # A bug of ours. It is kept to this definition: the others must not wait for it.

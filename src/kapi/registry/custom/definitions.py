@@ -10,20 +10,24 @@ that were validated by the old rules are refused with a request to try again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.api.meta import GroupResource, GroupVersionKind
 from kapi.api.versions import by_priority
+from kapi.cache.watchcache import Item, Selection
 from kapi.registry.custom.scale import ScalePaths
 from kapi.registry.custom.store import CustomStore
 from kapi.registry.custom.strategy import CustomStrategy
 from kapi.registry.custom.version import CustomVersion, outline_of
+from kapi.registry.encoding import encode, head_of
 from kapi.registry.resource import STATUS_VERBS, Resource, Subresource
+from kapi.storage.keys import object_key, resource_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kapi.cache.watchcache import Event, Item
+    from kapi.api.meta import Object
+    from kapi.cache.watchcache import Event
     from kapi.registry.catalog import Catalog
     from kapi.registry.custom.conversion import Converter, ConverterFor
     from kapi.registry.custom.version import Names, Outline, Version
@@ -31,7 +35,23 @@ if TYPE_CHECKING:
 RESOURCE = "customresourcedefinitions.apiextensions.k8s.io"
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 """In the order custom resources have them in discovery."""
+_STORED_AS = ("apiextensions.k8s.io", "customresourcedefinitions")
 SCALE = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
+
+
+class Rules(NamedTuple):
+    """The classes that serve the versions of a kind."""
+
+    store: type[CustomStore] = CustomStore
+    strategy: type[CustomStrategy] = CustomStrategy
+
+
+CUSTOM = Rules()
+
+
+def _key(name: str) -> str:
+    """Return the storage key of a definition."""
+    return object_key(*_STORED_AS, "", name)
 
 
 class Definition:
@@ -63,8 +83,8 @@ class Definitions:
         self._catalog = catalog
         self._converter_for = converter_for
         self._served: dict[str, Definition] = {}
-        self._store = catalog.store(RESOURCE)
-        self._cache = self._store.cache
+        self._built_in: dict[str, Rules] = {}
+        self._cache = catalog.hub.cache(resource_prefix(*_STORED_AS))
 
     def start(self) -> None:
         """Serve what is stored, then follow the changes. History must have been loaded."""
@@ -73,18 +93,34 @@ class Definitions:
                 self._define(item)
         self._cache.listen(self._heard)
 
+    def serve_built_in(self, obj: Object, rules: Rules = CUSTOM) -> list[Resource]:
+        """Serve a kind of this server by a definition that is not stored; returns the resource of each version."""
+        name = obj["metadata"]["name"]
+        body = encode(obj).removeprefix(head_of(obj["apiVersion"], obj["kind"]))
+        self._built_in[name] = rules
+        self._serve(Item(_key(name), "", name, 0, body, Selection(None, None)))
+        resources = list(self._served[name].resources.values())
+        for resource in resources:
+            assert isinstance(resource.stored, CustomStore)
+            resource.stored.is_built_in = True
+        return resources
+
     def get(self, name: str) -> Definition | None:
         """A served definition by name."""
         return self._served.get(name)
 
     def _heard(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.deleted:
+            if event.deleted and event.item.name not in self._built_in:
                 self._forget(event.item.name)
             else:
                 self._define(event.item)
 
     def _define(self, item: Item) -> None:
+        if item.name not in self._built_in:
+            self._serve(item)
+
+    def _serve(self, item: Item) -> None:
         outline = outline_of(item)
         if not (outline.is_true("Established") or outline.is_true("NamesAccepted")):
             self._forget(item.name)
@@ -154,8 +190,9 @@ class Definitions:
         scale = None
         if version.subresources is not None and version.subresources.scale is not None:
             scale = ScalePaths.of(version.subresources.scale)
-        strategy = CustomStrategy(version, custom.schema, scale)
-        store = CustomStore(
+        rules = self._built_in.get(outline.metadata.name, CUSTOM)
+        strategy = rules.strategy(version, custom.schema, scale)
+        store = rules.store(
             gvk=GroupVersionKind(spec.group, version.name, names.kind),
             resource=GroupResource(spec.group, spec.names.plural),
             namespaced=spec.scope == "Namespaced",
@@ -166,7 +203,7 @@ class Definitions:
         )
         stored_in = next(one.name for one in spec.versions if one.storage)
         schemas = {f"{spec.group}/{name}": one.schema for name, one in customs.items()}
-        store.configure(schemas, f"{spec.group}/{stored_in}", converter, self._store.key("", outline.metadata.name))
+        store.configure(schemas, f"{spec.group}/{stored_in}", converter, _key(outline.metadata.name))
         return Resource(
             group=spec.group,
             version=version.name,

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from kapi.api.errors import Forbidden, TooManyRequests
+from kapi.base.offloop import off_loop
 from kapi.cache.watchcache import Item, Selection, prefix_of
 from kapi.registry.custom.conversion import relabel
 from kapi.registry.custom.watcher import ConvertingWatcher
@@ -27,9 +28,10 @@ from kapi.schema.structural.defaulting import DefaultsTooLarge
 from kapi.storage.interface import Check, RevisionMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kapi.api.meta import GroupVersionKind, Object
+    from kapi.cache.selector import ItemSelector
     from kapi.cache.watcher import Encoder, Outlet, Watcher
     from kapi.registry.custom.conversion import Converter
     from kapi.registry.custom.strategy import CustomStrategy
@@ -44,7 +46,7 @@ MOST_FORMS = 8
 async def compile_schema(schema: CustomSchema) -> None:
     """Compile a schema off the event loop before its first use: one of thousands of rules takes a second."""
     if not schema.is_compiled:
-        await asyncio.to_thread(schema.compile)
+        await off_loop(schema.compile)
 
 
 class Form:
@@ -67,6 +69,9 @@ class CustomStore(Store):
     """The schemas of all versions there are, by apiVersion."""
     is_retired = False
     """True once the definition has changed: requests that still hold this store must not write with it."""
+    selects_kept_fields = False
+    is_built_in = False
+    """True for a kind of this server that is served like a custom one; its definition is not stored."""
     definition_key: str
     """The storage key of the definition."""
 
@@ -139,9 +144,17 @@ class CustomStore(Store):
             items = current
             await self._prepare(items)
 
-    def watcher(self, prefix: str, matches: Callable[[Item], bool] | None, encoder: Encoder, outlet: Outlet) -> Watcher:
+    def watcher(
+        self,
+        prefix: str,
+        selector: ItemSelector | None,
+        encoder: Encoder,
+        outlet: Outlet,
+        *,
+        includes_uninitialized: bool = False,
+    ) -> Watcher:
         """A watcher of this version; where a webhook converts, one that has its events converted first."""
-        watcher = super().watcher(prefix, matches, encoder, outlet)
+        watcher = super().watcher(prefix, selector, encoder, outlet, includes_uninitialized=includes_uninitialized)
         return watcher if self.converter is None else ConvertingWatcher(watcher, self._prepare)
 
     async def _prepare(self, items: Iterable[Item]) -> None:
@@ -305,6 +318,8 @@ class CustomStore(Store):
     def _definition_check(self) -> Check:
         """The comparison with the definition that this store was made of; TooManyRequests when there is another now."""
         definition = self._definitions.get(self.definition_key)
+        if self.is_built_in:
+            return Check(self.definition_key, 0)  # The definition is not stored.
         if self.is_retired or definition is None:
             raise TooManyRequests(
                 f"the definition of {self.resource} changed while the request was handled; try again",
@@ -317,7 +332,8 @@ class CustomStore(Store):
         fits = obj["apiVersion"] == self.api_version and not _has_null(obj)
         fields = self.strategy.selectable(obj) if fits and self.strategy.selectable_fields else None
         metadata = obj["metadata"]
-        return Selection(metadata.get("labels"), fields, self.form if fits else None, owners_of(metadata))
+        form = self.form if fits else None
+        return Selection(metadata.get("labels"), fields, form, owners_of(metadata), "initializers" in metadata)
 
 
 def _has_null(value: Any) -> bool:

@@ -130,8 +130,11 @@ class CustomVersion:
         self.fingerprint = _fingerprint(outline, version)
         self.description = _digest(_own_parts(outline, version))
         """Changes when what documents say of this version does."""
-        self.retired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @functools.cached_property
+    def retired(self) -> asyncio.Future[None]:
         """Done when the version is no longer served in this form: its watches end."""
+        return asyncio.get_running_loop().create_future()
 
     def refresh(self, item: Item) -> None:
         """Take note of newer bytes of the definition, in which nothing changed for this version."""

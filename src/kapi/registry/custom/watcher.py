@@ -23,15 +23,27 @@ class ConvertingWatcher(Watcher):
     __slots__ = ("_convert",)
 
     def __init__(self, watcher: Watcher, convert: Callable[[Iterable[Item]], Awaitable[None]]) -> None:
-        super().__init__(watcher.cache, watcher.prefix, watcher.matches, watcher.encoder, watcher.outlet)
+        super().__init__(
+            watcher.cache,
+            watcher.prefix,
+            watcher.selector,
+            watcher.encoder,
+            watcher.outlet,
+            includes_uninitialized=watcher.includes_uninitialized,
+        )
         self._convert = convert
 
-    def offer(self, events: Sequence[Event]) -> None:
+    def _identity(self) -> object:
+        return self  # each reads its events from history
+
+    def offer(self, events: Sequence[Event], last: int) -> None:
         """Leave the feed before these events, if they concern this watcher: they have to be converted."""
+        self.offer_large(events)
+
+    def offer_large(self, events: Sequence[Event]) -> None:
+        """Leave the feed before these events, if they concern this watcher."""
         if any(self._is_near(event) for event in events):
             self.fall_behind(events[0].item.revision - 1)
-
-    offer_large = offer
 
     async def prepare(self, events: Sequence[Event]) -> Sequence[Event]:
         """The events that concern this watcher, converted."""

@@ -1,8 +1,4 @@
-"""Webhook configurations and admission policies.
-
-Webhooks are checked in full, but for the CEL of their match conditions; policies and bindings get their defaults
-here and are checked against their schema.
-"""
+"""Webhook configurations, and the rules and match conditions that they share with admission policies."""
 
 from __future__ import annotations
 
@@ -11,15 +7,16 @@ from urllib.parse import urlsplit
 
 from kapi.api import names
 from kapi.api.fielderror import FieldError, duplicate, invalid, required, too_many
+from kapi.api.go.text import quote
 from kapi.api.selectors import validate_label_selector
 from kapi.registry.kinds import fieldrules
-from kapi.registry.kinds.fieldrules import spec_of
 from kapi.registry.kinds.sameness import same
 from kapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.request import Write
+    from kapi.schema.admission.expressions import Compiled
 
 GROUP = "admissionregistration.k8s.io"
 REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -90,8 +87,8 @@ def _hook_errors(path: str, hook: dict[str, Any], side_effects: tuple[str, ...])
     where = f"{path}.name"
     errors = fieldrules.each(where, name, names.fully_qualified_name(name)) if name else [required(where)]
     for index, rule in enumerate(hook.get("rules") or ()):
-        errors += _operation_errors(f"{path}.rules[{index}]", rule)
-        errors += _rule_errors(f"{path}.rules[{index}]", rule)
+        errors += operation_errors(f"{path}.rules[{index}]", rule)
+        errors += rule_errors(f"{path}.rules[{index}]", rule)
     errors += fieldrules.one_of(f"{path}.failurePolicy", hook.get("failurePolicy"), ("Fail", "Ignore"))
     errors += fieldrules.one_of(f"{path}.matchPolicy", hook.get("matchPolicy"), ("Equivalent", "Exact"))
     effects = hook.get("sideEffects")
@@ -109,7 +106,7 @@ def _hook_errors(path: str, hook: dict[str, Any], side_effects: tuple[str, ...])
         policies = ("IfNeeded", "Never")
         errors += fieldrules.one_of(f"{path}.reinvocationPolicy", hook["reinvocationPolicy"], policies)
     errors += client_config_errors(f"{path}.clientConfig", hook.get("clientConfig") or {})
-    return errors + _match_condition_errors(f"{path}.matchConditions", hook.get("matchConditions") or [])
+    return errors + match_condition_errors(f"{path}.matchConditions", hook.get("matchConditions") or [])
 
 
 def client_config_errors(path: str, config: dict[str, Any]) -> list[FieldError]:
@@ -122,6 +119,8 @@ def client_config_errors(path: str, config: dict[str, Any]) -> list[FieldError]:
 
 def _url_errors(path: str, url: str) -> list[FieldError]:
     try:
+        if url.startswith(":"):
+            raise ValueError(f"parse {quote(url)}: missing protocol scheme")
         parts = urlsplit(url)
     except ValueError as error:
         return [required(path, f"url must be a valid URL: {error}{_URL_FORM}")]
@@ -169,7 +168,8 @@ def _path_errors(path: str, target: str) -> list[FieldError]:
 # -- rules -----------------------------------------------------------------------------------------------------------
 
 
-def _operation_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
+def operation_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
+    """Validate the operations of a rule."""
     operations = rule.get("operations") or []
     errors = [] if operations else [required(f"{path}.operations")]
     if len(operations) > 1 and "*" in operations:
@@ -180,7 +180,8 @@ def _operation_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
     return errors
 
 
-def _rule_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
+def rule_errors(path: str, rule: dict[str, Any]) -> list[FieldError]:
+    """Validate the groups, versions, resources and scope of a rule."""
     errors: list[FieldError] = []
     for field, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = rule.get(field) or []
@@ -247,14 +248,20 @@ def _version_errors(path: str, versions: list[str], *, recognized: bool) -> list
     return errors
 
 
-def _match_condition_errors(path: str, conditions: list[dict[str, Any]]) -> list[FieldError]:
+def match_condition_errors(
+    path: str, conditions: list[dict[str, Any]], *, has_params: bool = False
+) -> list[FieldError]:
+    """Validate match conditions; their expressions must compile."""
     errors: list[FieldError] = []
     if len(conditions) > _MAX_MATCH_CONDITIONS:
         errors.append(too_many(path, len(conditions), _MAX_MATCH_CONDITIONS))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         where, name = f"{path}[{index}]", condition.get("name", "")
-        if not condition.get("expression", "").strip():
+        source = condition.get("expression", "").strip()
+        if source:
+            errors += _expression_errors(f"{where}.expression", source, has_params=has_params)
+        else:
             errors.append(required(f"{where}.expression"))
         errors += fieldrules.required_string(f"{where}.name", name, fieldrules.qualified_name)
         if name and name in seen:
@@ -263,58 +270,24 @@ def _match_condition_errors(path: str, conditions: list[dict[str, Any]]) -> list
     return errors
 
 
-# -- policies --------------------------------------------------------------------------------------------------------
+def _expression_errors(path: str, source: str, *, has_params: bool) -> list[FieldError]:
+    # Imported here: most servers never see an expression.
+    from kapi.schema.admission.expressions import PolicyExpressions
+
+    compiled = PolicyExpressions(has_params=has_params, has_variables=False).condition(source)
+    return compile_errors(path, source, compiled)
 
 
-def _default_match(match: dict[str, Any] | None) -> None:
-    if match is None:
-        return
-    match.setdefault("matchPolicy", "Equivalent")
-    match.setdefault("namespaceSelector", {})
-    match.setdefault("objectSelector", {})
-    for field in ("resourceRules", "excludeResourceRules"):
-        for rule in match.get(field) or ():
-            rule.setdefault("scope", "*")
-
-
-class AdmissionPolicyStrategy(Strategy):
-    """The rules of MutatingAdmissionPolicy, and the base of ValidatingAdmissionPolicy."""
-
-    validates_by_schema = True
-    allow_unconditional_update = False
-    tracks_generation = True
-
-    def default(self, obj: Object) -> None:
-        """A policy that cannot be evaluated refuses the request."""
-        spec = spec_of(obj)
-        spec.setdefault("failurePolicy", "Fail")
-        _default_match(spec.get("matchConstraints"))
-
-
-class ValidatingAdmissionPolicyStrategy(AdmissionPolicyStrategy):
-    """The rules of ValidatingAdmissionPolicy, whose status tells about its expressions."""
-
-    has_status = True
-    resets_metadata_on_status = True
-
-
-class AdmissionPolicyBindingStrategy(Strategy):
-    """The rules of the bindings of both kinds of policy."""
-
-    validates_by_schema = True
-    allow_unconditional_update = False
-    tracks_generation = True
-
-    def default(self, obj: Object) -> None:
-        """Fill in the defaults of what a binding matches."""
-        _default_match(spec_of(obj).get("matchResources"))
+def compile_errors(path: str, shown: str, compiled: Compiled) -> list[FieldError]:
+    """Return the error of an expression that cannot be compiled."""
+    if not compiled.error:
+        return []
+    if compiled.is_internal:
+        return [FieldError("InternalError", path, f"Internal error: {compiled.error}")]
+    return [invalid(path, shown, compiled.error)]
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (GROUP, "ValidatingWebhookConfiguration"): WebhookConfigurationStrategy(mutating=False),
     (GROUP, "MutatingWebhookConfiguration"): WebhookConfigurationStrategy(mutating=True),
-    (GROUP, "ValidatingAdmissionPolicy"): ValidatingAdmissionPolicyStrategy(),
-    (GROUP, "ValidatingAdmissionPolicyBinding"): AdmissionPolicyBindingStrategy(),
-    (GROUP, "MutatingAdmissionPolicy"): AdmissionPolicyStrategy(),
-    (GROUP, "MutatingAdmissionPolicyBinding"): AdmissionPolicyBindingStrategy(),
 }

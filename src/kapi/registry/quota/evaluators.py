@@ -99,6 +99,11 @@ def evaluators_for(names: Iterable[str]) -> list[Evaluator]:
     return [*evaluators, *counts]
 
 
+def evaluator_of(resource: GroupResource) -> Evaluator:
+    """The evaluator of a resource."""
+    return _BY_RESOURCE.get(resource) or ObjectCount(resource)
+
+
 def is_counted(evaluator: Evaluator, scopes: Iterable[Scope], obj: Object) -> bool:
     """Return True if an object is within all scopes of a quota."""
     return all(evaluator.is_in_scope(scope, obj) for scope in scopes)

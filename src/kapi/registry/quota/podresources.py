@@ -35,6 +35,11 @@ def _total(pod: Object, side: str) -> Amounts:
     return _container_total(pod, side) | _pod_level(pod["spec"], side)
 
 
+def has_pod_level_resources(pod: Object) -> bool:
+    """Return True if a Pod has requests or limits as a whole."""
+    return any(_pod_level(pod["spec"], side) for side in (REQUESTS, LIMITS))
+
+
 def _pod_level(spec: dict[str, Any], side: str) -> Amounts:
     amounts = amounts_of((spec.get("resources") or {}).get(side))
     return {name: one for name, one in amounts.items() if name in {"cpu", "memory"} or name.startswith("hugepages-")}

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.fielderror import FieldError, forbidden, invalid
 from kapi.registry.kinds.apiextensions import schemafields
-from kapi.schema.rules.checks import check_rules
-from kapi.schema.rules.validator import REQUEST_BUDGET, validate_default
 from kapi.schema.structural.defaultvalues import default_errors
 from kapi.schema.structural.model import read
 from kapi.schema.structural.violations import unconvertible, violations
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kapi.registry.kinds.apiextensions.options import ValidationOptions
+    from kapi.schema.structural.defaultvalues import CheckRules
 
     Props = Mapping[str, Any]
 
@@ -45,7 +44,7 @@ def schema_errors(
         return errors
     if unreadable is None:
         limited = not options.is_unchanged(version, validation)
-        errors += check_rules(read(props), where, is_structural=not broken, known=parts, cost_limited=limited)
+        errors += _rule_errors(props, where, is_structural=not broken, known=parts, cost_limited=limited)
     # What cannot be read at all has mostly been told in better words by then.
     return [invalid(where, "", unreadable)] if unreadable is not None and not errors else errors
 
@@ -54,13 +53,37 @@ def _structure_errors(props: Props, path: str, options: ValidationOptions) -> li
     errors = violations(props, path)
     if errors:
         return errors
-    # All defaults together may cost what one object may.
-    count = sum(one.get("default") is not None for one in schemafields.walk(props))
-    check = partial(validate_default, budget=REQUEST_BUDGET // max(count, 1))
+    check = _check_of_defaults(props)
     errors = default_errors(props, path, check_rules=check)
     if any(map(_is_unpruned, errors)) and not options.needs_pruned_defaults:
         return default_errors(props, path, check_rules=check, require_pruned=False)
     return errors
+
+
+def _rule_errors(
+    props: Props, where: str, *, is_structural: bool, known: list[FieldError], cost_limited: bool
+) -> list[FieldError]:
+    if not _has_rules(props):
+        return []
+    # Imported for the first definition with rules: see `CustomSchema`.
+    from kapi.schema.rules.checks import check_rules
+
+    return check_rules(read(props), where, is_structural=is_structural, known=known, cost_limited=cost_limited)
+
+
+def _check_of_defaults(props: Props) -> CheckRules | None:
+    """The check of a default by the rules of its schema; None if there are no rules."""
+    if not _has_rules(props):
+        return None
+    from kapi.schema.rules.validator import REQUEST_BUDGET, validate_default
+
+    # All defaults together may cost what one object may.
+    count = sum(one.get("default") is not None for one in schemafields.walk(props))
+    return partial(validate_default, budget=REQUEST_BUDGET // max(count, 1))
+
+
+def _has_rules(props: Props) -> bool:
+    return any(one.get("x-kubernetes-validations") is not None for one in schemafields.walk(props))
 
 
 def _is_unpruned(error: FieldError) -> bool:

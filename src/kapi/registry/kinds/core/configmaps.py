@@ -19,7 +19,12 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 
 def key_errors(field: str, data: dict[str, Any]) -> list[FieldError]:
     """Return the errors of the keys of a ConfigMap or Secret."""
-    return [error for key in data for error in fieldrules.each(f"{field}[{key}]", key, names.config_map_key(key))]
+    return [
+        error
+        for key in data
+        if (wrong := names.config_map_key(key))
+        for error in fieldrules.each(f"{field}[{key}]", key, wrong)
+    ]
 
 
 def base64_length(text: str) -> int:
@@ -53,7 +58,7 @@ class ConfigMapStrategy(Strategy):
     def size_errors(self, obj: Object) -> list[FieldError]:
         """All values together take at most a mebibyte."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        size = sum(len(value.encode()) for value in data.values()) + sum(map(base64_length, binary.values()))
+        size = sum(map(names.byte_length, data.values())) + sum(map(base64_length, binary.values()))
         return [too_long("[]", MAX_BYTES)] if size > MAX_BYTES else []
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:

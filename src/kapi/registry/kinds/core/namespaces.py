@@ -40,7 +40,8 @@ class NamespaceStrategy(Strategy):
     selectable_fields = ("status.phase",)
 
     def default(self, obj: Object) -> None:
-        """Label the namespace with its name, once it has one."""
+        """Label the namespace with its name, once it has one; it is active unless it says otherwise."""
+        obj.setdefault("status", {}).setdefault("phase", "Active")
         name = obj["metadata"].get("name")
         if name:
             labels = obj["metadata"].get("labels") or {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kapi.api import fielderror, names
 from kapi.api.meta import format_time
+from kapi.registry.initializers import is_unseen
 from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.containers import check_image_whitespace
 from kapi.registry.kinds.core.pod.defaults import default_pod, default_template, drop_disabled_fields
@@ -20,6 +21,7 @@ from kapi.registry.kinds.core.pod.placement import (
     check_only_removed_gates,
     merge_label_keys,
 )
+from kapi.registry.kinds.core.pod.profiles import copy_app_armor_profiles
 from kapi.registry.kinds.core.pod.resources import quality_of_service
 from kapi.registry.kinds.core.pod.spec import (
     MIRROR_ANNOTATION,
@@ -79,6 +81,7 @@ class PodStrategy(Strategy):
         if spec.get("schedulingGates"):
             obj["status"]["conditions"] = [_gated_condition(write)]
         merge_label_keys(spec, obj["metadata"].get("labels") or {})
+        write.warnings += copy_app_armor_profiles(obj)
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """Validate a new pod."""
@@ -93,8 +96,10 @@ class PodStrategy(Strategy):
         return errors
 
     def prepare_update(self, write: Write, obj: Object, old: Object) -> None:
-        """Nothing but the fields of switched-off features is taken away."""
+        """Nothing but the fields of switched-off features is taken away; what initializers add counts for the class."""
         drop_disabled_fields(obj["spec"], old["spec"])
+        if is_unseen(write, old):
+            obj.setdefault("status", {})["qosClass"] = quality_of_service(obj)
 
     def validate_update(self, write: Write, obj: Object, old: Object) -> list[FieldError]:
         """Validate a changed pod: still valid, and changed only where pods may change."""

@@ -201,7 +201,7 @@ def check_container_security(errors: Errors, path: str, context: Spec, *, host_u
     if context.get("allowPrivilegeEscalation") is False:
         _check_no_escalation(errors, path, context)
     _check_windows_options(errors, f"{path}.windowsOptions", context.get("windowsOptions"))
-    _check_app_armor(errors, f"{path}.appArmorProfile", context.get("appArmorProfile"))
+    check_app_armor(errors, f"{path}.appArmorProfile", context.get("appArmorProfile"))
 
 
 def _check_no_escalation(errors: Errors, path: str, context: Spec) -> None:
@@ -219,7 +219,7 @@ def _check_no_escalation(errors: Errors, path: str, context: Spec) -> None:
 def _check_profiles(errors: Errors, path: str, context: Spec) -> None:
     _check_seccomp(errors, f"{path}.seccompProfile", context.get("seccompProfile"))
     _check_windows_options(errors, f"{path}.windowsOptions", context.get("windowsOptions"))
-    _check_app_armor(errors, f"{path}.appArmorProfile", context.get("appArmorProfile"))
+    check_app_armor(errors, f"{path}.appArmorProfile", context.get("appArmorProfile"))
 
 
 def _check_seccomp(errors: Errors, path: str, profile: Spec | None) -> None:
@@ -241,7 +241,8 @@ def _check_seccomp(errors: Errors, path: str, profile: Spec | None) -> None:
         errors.append(fielderror.invalid(f"{path}.localhostProfile", profile, detail))
 
 
-def _check_app_armor(errors: Errors, path: str, profile: Spec | None) -> None:
+def check_app_armor(errors: Errors, path: str, profile: Spec | None) -> None:
+    """`appArmorProfile` of a Pod or a container."""
     if profile is None:
         return
     kind, local, here = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"

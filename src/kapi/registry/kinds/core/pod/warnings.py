@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kapi.api import names
 from kapi.api.go.text import quote
 from kapi.api.values import parse_quantity
+from kapi.registry.kinds.core.pod.profiles import container_profile_warnings, pod_profile_warnings
 from kapi.registry.kinds.core.pod.security import each_container
 from kapi.registry.kinds.fieldrules import ip_warnings
 
@@ -62,10 +63,11 @@ def name_warnings(name: str, used_in: str) -> list[str]:
 def pod_warnings(path: str, metadata: Spec, spec: Spec) -> list[str]:
     """All advice about a pod or template; `path` ends with a dot when it is not empty."""
     root = f"{path}spec"
+    annotations = metadata.get("annotations") or {}
     found = [
         f"{path}metadata.annotations[{key}]: {advice}"
         for key, advice in _DEPRECATED_ANNOTATIONS.items()
-        if key in metadata.get("annotations", {})
+        if key in annotations
     ]
     found[:0] = _scheduling_warnings(root, spec)
     found += _volume_warnings(f"{root}.volumes", spec.get("volumes", []))
@@ -77,7 +79,10 @@ def pod_warnings(path: str, metadata: Spec, spec: Spec) -> list[str]:
         if not secret.get("name")
     ]
     found += _fraction_warnings(f"{root}.overhead", spec.get("overhead", {}))
+    found += pod_profile_warnings(path, annotations, spec)
     for here, container in each_container(spec, root):
+        if annotations:
+            found += container_profile_warnings(path, annotations, spec, container)
         found += _container_warnings(here, container)
     found += _port_warnings(root, spec)
     if spec.get("terminationGracePeriodSeconds", 0) < 0:

@@ -41,11 +41,11 @@ class RangeFullError(AllocationError):
         super().__init__("range is full")
 
 
-def offsets(size: int, reserved: int, rand: random.Random = _random) -> Iterator[int]:
+def offsets(size: int, reserved: int, rand: random.Random | None = None) -> Iterator[int]:
     """The numbers `0 … size-1`, each once: those from `reserved` on, then the others, each part from a random start."""
     for low, high in ((reserved, size), (0, reserved)):
         if low < high:
-            start = rand.randrange(low, high)
+            start = (rand or _random).randrange(low, high)
             yield from itertools.chain(range(start, high), range(low, start))
 
 

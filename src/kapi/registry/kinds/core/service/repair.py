@@ -19,7 +19,14 @@ import structlog
 from kapi.registry.kinds.core.service.ranges import cluster_ips, node_ports
 from kapi.registry.kinds.core.service.records import canonical, owner_of
 from kapi.registry.kinds.core.service.services import ServiceStrategy
-from kapi.storage.interface import MAX_OPERATIONS, Check, RevisionMismatch, StorageBusy
+from kapi.storage.interface import (
+    MAX_OPERATIONS,
+    Check,
+    OutcomeUnknown,
+    RevisionMismatch,
+    StorageBusy,
+    StorageUnreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -78,7 +85,7 @@ class ServiceRepair:
                 await repair()
             except RevisionMismatch:
                 await self._services.catch_up()
-            except StorageBusy:
+            except (StorageBusy, StorageUnreachable, OutcomeUnknown):
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
