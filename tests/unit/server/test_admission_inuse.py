@@ -29,7 +29,7 @@ CASES = [
 
 def protected(test):
     async def main():
-        async with serving(admission=Admission([InUseProtection()], [])) as api:
+        async with serving(admission=Admission({"InUse": InUseProtection()})) as api:
             await test(api)
 
     run(main())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.api.user import User
     from kapi.registry.request import Write
+    from kapi.registry.resource import Resource
 
     MayUseSigner = Callable[[User, str, str], Awaitable[bool]]
     """Whether a user may apply a verb (`approve`, `sign`) to a signer by name."""
@@ -30,18 +31,16 @@ MASTERS: Final = "system:masters"
 class SignerPermission:
     """Refuses a decision about a request, or its certificate, to users who may not decide for its signer."""
 
+    reads_only = True
+
     def __init__(self, subresource: str, verb: str, may: MayUseSigner) -> None:
         self._subresource = subresource
         self._verb = verb
         self._may = may
 
-    def handles(self, write: Write) -> bool:
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         """Return True for the sub-resource in question."""
-        return (
-            write.operation == UPDATE
-            and write.subresource == self._subresource
-            and write.resource.group_resource == REQUESTS
-        )
+        return operation == UPDATE and subresource == self._subresource and resource.group_resource == REQUESTS
 
     async def validate(self, write: Write, obj: Object | None, old: Object | None) -> None:
         """Ask authorization, for the signer by its name and for all signers of its domain."""
@@ -65,9 +64,11 @@ def _is_signed(obj: Object, old: Object) -> bool:
 class CertificateSubjectRestriction:
     """Refuses requests for client certificates of the group system:masters."""
 
-    def handles(self, write: Write) -> bool:
+    reads_only = True
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         """Return True for the creation of a request."""
-        return write.operation == CREATE and not write.subresource and write.resource.group_resource == REQUESTS
+        return operation == CREATE and not subresource and resource.group_resource == REQUESTS
 
     async def validate(self, write: Write, obj: Object | None, old: Object | None) -> None:
         """Look at the subject of the request."""
@@ -88,10 +89,11 @@ class CertificateSubjectRestriction:
             raise Forbidden.of(REQUESTS, write.name, why)
 
 
-def certificate_plugins(may: MayUseSigner) -> list[SignerPermission | CertificateSubjectRestriction]:
-    """Return the plug-ins, in their order."""
-    return [
-        SignerPermission("approval", "approve", may),
-        SignerPermission("status", "sign", may),
-        CertificateSubjectRestriction(),
-    ]
+def certificate_approval(may: MayUseSigner) -> SignerPermission:
+    """Return the plug-in that asks who may approve."""
+    return SignerPermission("approval", "approve", may)
+
+
+def certificate_signing(may: MayUseSigner) -> SignerPermission:
+    """Return the plug-in that asks who may sign."""
+    return SignerPermission("status", "sign", may)

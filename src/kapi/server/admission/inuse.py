@@ -13,6 +13,7 @@ from kapi.registry.request import CREATE
 if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.request import Write
+    from kapi.registry.resource import Resource
 
 FINALIZERS: Final = {
     GroupResource("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
@@ -24,9 +25,9 @@ FINALIZERS: Final = {
 class InUseProtection:
     """Adds the finalizer."""
 
-    def handles(self, write: Write) -> bool:
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         """Return True for the creation of an object that may be in use."""
-        return write.operation == CREATE and not write.subresource and write.resource.group_resource in FINALIZERS
+        return operation == CREATE and not subresource and resource.group_resource in FINALIZERS
 
     async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
         """Add the finalizer if it is not there."""

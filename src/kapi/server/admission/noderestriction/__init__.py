@@ -1,0 +1,1 @@
+"""NodeRestriction: a kubelet writes only its own Node, the Pods on it, and what belongs to both."""

@@ -1,0 +1,1 @@
+"""Admission plug-ins for Pods: tolerations, node selectors, runtime classes, image pull policies, resizes."""

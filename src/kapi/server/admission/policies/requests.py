@@ -1,0 +1,136 @@
+"""One request as policies see it: matched versions of its objects, its namespace, and which bindings apply to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kapi.api.errors import ApiError
+from kapi.schema.admission.environments import NAMESPACE_OBJECT, PARAMS
+from kapi.server.admission.celvariables import AdmittedObject, namespace_value
+from kapi.server.admission.expressions import Allowance, Authorization
+from kapi.server.admission.matching import NAMESPACES, namespace_of
+from kapi.server.admission.policies.params import ConfigurationError
+from kapi.server.admission.request import admitted_name
+from kapi.server.admission.versions import decoded, in_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kapi.api.meta import GroupVersionKind, Object
+    from kapi.registry.request import Write
+    from kapi.server.admission.matching import ResourceMatch
+    from kapi.server.admission.policies.params import Params
+    from kapi.server.admission.policies.source import Binding, Hook
+    from kapi.server.authz.authorizer import Authorizer
+
+    Misconfigured = Callable[[str, str], None]
+    """Called with the name of a binding, empty for the policy itself, and the reason why it cannot be used."""
+
+
+class Invocation(NamedTuple):
+    """A binding that applies to a request, with one of its params."""
+
+    binding: Binding
+    match: ResourceMatch
+    param: Object | None
+
+
+class PolicyRequest:
+    """One request. What several policies need of it is made once."""
+
+    __slots__ = (
+        "_namespace",
+        "_variables",
+        "_versions",
+        "allowance",
+        "authorization",
+        "name",
+        "namespace",
+        "obj",
+        "old",
+        "write",
+    )
+
+    def __init__(self, write: Write, obj: Object | None, old: Object | None, authorizer: Authorizer) -> None:
+        self.write = write
+        self.obj = obj
+        self.old = old
+        self.name = admitted_name(write, obj)
+        self.namespace = namespace_of(write)
+        """The namespace of the request; that of a Namespace is the Namespace itself."""
+        self.authorization = Authorization(authorizer, write, obj)
+        self.allowance = Allowance()
+        self._versions: dict[GroupVersionKind, AdmittedObject] = {}
+        self._variables: dict[GroupVersionKind, dict[str, Any]] = {}
+        """Those of expressions without params, by matched kind."""
+        self._namespace: Object | None = None
+
+    def replace(self, obj: Object) -> None:
+        """Make the object, in place, what a policy has made of it."""
+        assert self.obj is not None
+        self.obj.clear()
+        self.obj.update(obj)
+        self._forget()
+
+    def decode(self) -> None:
+        """Decode the object, which policies have changed, as that of a request is: it loses unknown fields."""
+        assert self.obj is not None
+        decoded(self.obj, self.write.resource, self.write.kind)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._versions.clear()
+        self._variables.clear()
+
+    async def admitted(self, match: ResourceMatch) -> AdmittedObject:
+        """Return the objects in the version that a rule matched."""
+        found = self._versions.get(match.kind)
+        if found is None:
+            obj, old = await self._version(match, self.obj), await self._version(match, self.old)
+            found = self._versions[match.kind] = AdmittedObject(self.write, obj, old, match.resource, match.kind)
+        return found
+
+    async def _version(self, match: ResourceMatch, obj: Object | None) -> Object | None:
+        return None if obj is None else await in_version(self.write, obj, match.resource, match.kind)
+
+    def variables(self, admitted: AdmittedObject, params: Object | None) -> dict[str, Any]:
+        """Return the variables of expressions; nothing may change them."""
+        found = self._variables.get(admitted.kind)
+        if found is None:
+            found = self._variables[admitted.kind] = admitted.variables(namespace=self._namespace_value())
+        return found if params is None else {**found, PARAMS: params}
+
+    def condition_variables(self, admitted: AdmittedObject, params: Object | None) -> dict[str, Any]:
+        """Return the variables of match conditions: without the namespace, and with the resource of the request."""
+        if admitted.resource is not self.write.resource:
+            return admitted._replace(resource=self.write.resource).variables(params=params)
+        return {**self.variables(admitted, params), NAMESPACE_OBJECT: None}
+
+    def _namespace_value(self) -> Object | None:
+        if self._namespace is None and self.namespace and self.write.resource.group_resource != NAMESPACES:
+            self._namespace = namespace_value(self.write.lookup.get("namespaces", "", self.namespace))
+        return self._namespace
+
+    async def invocations(self, hook: Hook[Any], params: Params, misconfigured: Misconfigured) -> list[Invocation]:
+        """Return the bindings of a policy that apply to the request, each once for each of its params."""
+        write, found = self.write, list[Invocation]()
+        try:
+            match = hook.matcher.match(write, self.obj, self.old, self.name)
+            if match is None:
+                return found
+            resource = params.resource(hook.policy.spec.get("paramKind"))
+            await hook.policy.compiled()
+        except (ApiError, ConfigurationError) as error:
+            misconfigured("", f"failed to configure policy: {error}")
+            return found
+        for binding, matcher in hook.bindings:
+            try:
+                if matcher is not None and matcher.match(write, self.obj, self.old, self.name) is None:
+                    continue
+                collected = await params.collect(resource, binding.spec.get("paramRef"), self.namespace)
+                await self.admitted(match)
+            except (ApiError, ConfigurationError) as error:
+                misconfigured(binding.name, f"failed to configure binding: {error}")
+            else:
+                found += [Invocation(binding, match, param) for param in collected]
+        return found
