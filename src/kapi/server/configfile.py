@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import yaml as pyyaml
-
 from kapi.api.fielderror import FieldError, not_supported, required
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
@@ -53,23 +51,13 @@ class ConfigFile:
             raise ConfigFileError(f"{path}: {error}") from None
         if duplicates:
             raise ConfigFileError("\n".join(f"{path}: {problem}" for problem in duplicates))
-        self.refuse(self._shape_errors(kinds))
-
-    def _shape_errors(self, kinds: Mapping[tuple[str, str], Shape]) -> Iterator[FieldError]:
         if not isinstance(self.obj, dict):
-            raise ConfigFileError(f"{self.path}: expected an object with apiVersion and kind")
-        for field, choices in (
-            ("apiVersion", [version for version, _ in kinds]),
-            ("kind", [kind for _, kind in kinds]),
-        ):
-            value = self.obj.get(field)
-            if not value:
-                yield required(field, "one of " + ", ".join(dict.fromkeys(choices)))
-            elif value not in choices:
-                yield not_supported(field, value, dict.fromkeys(choices))
-        shape = kinds.get((self.obj.get("apiVersion", ""), self.obj.get("kind", "")))
-        if isinstance(shape, dict):
-            yield from _mismatches("", self.obj, {"apiVersion": str, "kind": str, "metadata": {}, **shape})
+            raise ConfigFileError(f"{path}: expected an object with apiVersion and kind")
+        self.check_object("", self.obj, kinds)
+
+    def check_object(self, field: str, obj: Object, kinds: Mapping[tuple[str, str], Shape]) -> None:
+        """Raise `ConfigFileError` unless the object at a field is of one of these kinds and has its shape."""
+        self.refuse(_object_errors(field, obj, kinds))
 
     def refuse(self, errors: Iterable[FieldError]) -> None:
         """Raise `ConfigFileError` if there are errors."""
@@ -79,6 +67,9 @@ class ConfigFile:
 
     def _line(self, field: str) -> str:
         """Return `:LINE` for a field, or for what it would be in where it is missing."""
+        # Imported here: it takes a while, and most servers are started without such a file.
+        import yaml as pyyaml
+
         node = pyyaml.compose(self._data, Loader=pyyaml.SafeLoader)
         line = 1
         for name, index in _SEGMENT.findall(field):
@@ -90,14 +81,31 @@ class ConfigFile:
 
 
 def _child(node: Any, name: str, index: str) -> tuple[int, Any] | None:
-    if isinstance(node, pyyaml.SequenceNode) and index and int(index) < len(node.value):
+    from yaml import MappingNode, SequenceNode
+
+    if isinstance(node, SequenceNode) and index and int(index) < len(node.value):
         item = node.value[int(index)]
         return item.start_mark.line + 1, item
-    if isinstance(node, pyyaml.MappingNode) and name:
+    if isinstance(node, MappingNode) and name:
         for key, value in node.value:
             if key.value == name:
                 return key.start_mark.line + 1, value
     return None
+
+
+def _object_errors(path: str, obj: Object, kinds: Mapping[tuple[str, str], Shape]) -> Iterator[FieldError]:
+    for name, choices in (
+        ("apiVersion", [version for version, _ in kinds]),
+        ("kind", [kind for _, kind in kinds]),
+    ):
+        value, field = obj.get(name), f"{path}.{name}" if path else name
+        if not value:
+            yield required(field, "one of " + ", ".join(dict.fromkeys(choices)))
+        elif value not in choices:
+            yield not_supported(field, value, dict.fromkeys(choices))
+    shape = kinds.get((obj.get("apiVersion", ""), obj.get("kind", "")))
+    if isinstance(shape, dict):
+        yield from _mismatches(path, obj, {"apiVersion": str, "kind": str, "metadata": {}, **shape})
 
 
 def _mismatches(path: str, value: Any, shape: Shape) -> Iterator[FieldError]:

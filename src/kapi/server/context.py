@@ -5,10 +5,11 @@ Stages fill it in, handlers read it. It lives as long as its request; that of a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from kapi.api.user import ANONYMOUS
-from kapi.server.requestinfo import RequestInfo, parse_query
+from kapi.server.requestinfo import RequestInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
     from kapi.server.flowcontrol.control import ExemptTicket, Ticket
     from kapi.server.services import Services
     from kapi.server.transport.message import Request
+
+
+DECISION: Final = "authorization.k8s.io/decision"
+REASON: Final = "authorization.k8s.io/reason"
+"""The audit annotations of the decision whether a request is allowed."""
+
+
+_NO_INFO: Final = RequestInfo("", "")
+_NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Context:
@@ -45,8 +55,8 @@ class Context:
         self.request = request
         self.services = services
         self.audit_id = audit_id
-        self.info = RequestInfo(request.path, request.method.lower())
-        self.query: Mapping[str, str] = parse_query("")
+        self.info = _NO_INFO
+        self.query = _NO_QUERY
         self.user = ANONYMOUS
         """The user that the request is made as: another than was authenticated, if the request is impersonated."""
         self.ticket: Ticket | ExemptTicket | None = None

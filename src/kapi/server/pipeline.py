@@ -15,14 +15,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from kapi.api.errors import (
     ApiError,
     BadRequest,
+    Forbidden,
     InternalError,
+    NotFound,
+    PageNotFound,
+    RequestEntityTooLarge,
     ServiceUnavailable,
     Timeout,
     TooManyRequests,
@@ -30,24 +34,27 @@ from kapi.api.errors import (
 )
 from kapi.api.go.durations import SECOND, parse_duration
 from kapi.api.limits import AUDIT_ID_LENGTH, LARGE_BODY_BYTES
+from kapi.registry.store import CATCH_UP_SECONDS
 from kapi.server.authz.attributes import attributes_of
-from kapi.server.authz.authorizer import Verdict, annotate, require
+from kapi.server.authz.authorizer import Verdict, require
 from kapi.server.authz.impersonation import Impersonator, is_impersonated, wanted_user
 from kapi.server.context import Context
 from kapi.server.handlers.respond import error_response, warning_headers
-from kapi.server.requestinfo import parse_query, request_info
-from kapi.server.transport.message import Response
-from kapi.server.unenforced import unenforced_warning
-from kapi.storage.interface import StorageBusy, StorageFailed
+from kapi.server.requestdeadlines import RequestDeadlines
+from kapi.server.requestinfo import RequestInfo, parse_query, request_info
+from kapi.storage.interface import OutcomeUnknown, StorageBusy, StorageFailed, StorageUnreachable, ValueTooLarge
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kapi.server.router import Router
     from kapi.server.services import Services
-    from kapi.server.transport.message import Request, StreamResponse
+    from kapi.server.transport.message import Request, Response, StreamResponse
 
 DEFAULT_DEADLINE = 60.0
 
 _ALLOW = Verdict.ALLOW
+_T = TypeVar("_T")
 
 _log = structlog.get_logger("kapi.server")
 
@@ -59,7 +66,8 @@ class Pipeline:
         self._services = services
         self._router = router
         self._impersonator = Impersonator()
-        self._identity_may_wait = services.authenticator.may_wait or services.authorizer.may_wait
+        self._authentication_may_wait = services.authenticator.may_wait
+        self._deadlines = RequestDeadlines(DEFAULT_DEADLINE)
 
     async def __call__(self, request: Request) -> Response | StreamResponse:
         """Answer one request."""
@@ -67,7 +75,7 @@ class Pipeline:
         given = request.headers.get("audit-id")
         audit_id = given[:AUDIT_ID_LENGTH] if given else _new_id()
         context = Context(request, self._services, audit_id)
-        metrics = self._services.metrics
+        metrics = self._services.metrics.requests
         mutating = metrics.begin(request.method)
         response: Response | StreamResponse | None = None
         try:
@@ -75,10 +83,10 @@ class Pipeline:
         finally:
             if context.ticket is not None:
                 context.ticket.finish()
-            if context.audit is not None and self._services.auditor is not None:
-                self._services.auditor.answered(context, response)
-            code = response.status if response is not None else 499
             elapsed = time.perf_counter() - started
+            if context.audit is not None and self._services.auditor is not None:
+                self._services.auditor.answered(context, response, elapsed)
+            code = response.status if response is not None else 499
             metrics.end(context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating)
         headers = response.headers
         headers.append(("Audit-Id", audit_id))
@@ -87,10 +95,6 @@ class Pipeline:
                 break
         else:
             headers.append(("Cache-Control", "no-cache, private"))
-        if mutating and context.resource is not None and isinstance(response, Response):
-            info = context.info
-            if warning := unenforced_warning(info.verb, info.subresource, context.resource, response):
-                context.warnings.append(warning)
         if context.flow is not None:
             headers += context.flow.headers
         if context.warnings:
@@ -100,7 +104,14 @@ class Pipeline:
     async def _recover(self, context: Context) -> Response | StreamResponse:
         """Answer one request; an exception raised below becomes an error response."""
         try:
-            return await self._answer(context)
+            seconds = self._read_request(context)
+            if seconds is None:
+                return await self._answer(context, has_deadline=False)
+            if seconds == DEFAULT_DEADLINE:
+                with self._deadlines.begin():
+                    return await self._answer(context, has_deadline=True)
+            async with asyncio.timeout(seconds):
+                return await self._answer(context, has_deadline=True)
         except ApiError as error:
             return error_response(context, error)
         except TimeoutError:
@@ -112,6 +123,13 @@ class Pipeline:
             return error_response(context, busy)
         except StorageFailed:
             return error_response(context, ServiceUnavailable("the storage has failed; the server is shutting down"))
+        except StorageUnreachable as error:
+            # Without Retry-After: the store was tried for as long as it may take, and clients would try ten times more.
+            return error_response(context, ServiceUnavailable(str(error)))
+        except OutcomeUnknown as error:
+            return error_response(context, Timeout(f"Timeout: {error}", details={}))
+        except ValueTooLarge as error:
+            return error_response(context, RequestEntityTooLarge(str(error)))
         except Exception as error:
             if context.audit is not None:
                 context.audit.has_failed = True
@@ -122,55 +140,103 @@ class Pipeline:
                 context, InternalError.of(f"{type(error).__name__}, see the log for {context.audit_id}")
             )
 
-    async def _answer(self, context: Context) -> Response | StreamResponse:
+    def _read_request(self, context: Context) -> float | None:
+        """Find out what is asked for (verb, group, version, resource, name); returns the seconds it may take."""
+        request = context.request
+        try:
+            context.query = parse_query(request.query)
+            context.info = request_info(request.method, request.path, context.query)
+        except ApiError:
+            context.info = RequestInfo(request.path, request.method.lower())
+            raise
+        # A minute, or less if the client says so; watches have their own.
+        return self._deadline(context)
+
+    async def _answer(self, context: Context, *, has_deadline: bool) -> Response | StreamResponse:
         request, services = context.request, self._services
-        # Request info: verb, group, version, resource, name.
-        context.query = parse_query(request.query)
-        context.info = request_info(request.method, request.path, context.query)
-        # Deadline: a minute, or less if the client says so; watches have their own.
-        seconds = self._deadline(context)
-        async with asyncio.timeout(seconds) as deadline:
-            # Authentication.
-            authenticator = services.authenticator
-            try:
-                context.user = authenticator.identify(request) or await authenticator.authenticate(request)
-            except Unauthorized:
-                if services.auditor is not None:
-                    services.auditor.failed_authentication(context)
-                raise
-            # Audit.
-            if services.auditor is not None:
-                services.auditor.received(context)
-            attributes = attributes_of(context.user, context.info)
-            # Impersonation: the request is made as another user, if its sender may act as that user.
-            if is_impersonated(request.headers) and (wanted := wanted_user(request.headers)) is not None:
-                acting = await self._impersonator.impersonate(services.authorizer, attributes, wanted)
-                context.user = acting.user
-                if context.audit is not None:
-                    context.audit.impersonation_constraint = acting.constraint
-                attributes = attributes._replace(user=context.user)
-            # Authorization.
-            decision = services.authorizer.decide(attributes)
-            if decision is None or decision.verdict is not _ALLOW:
-                await require(services.authorizer, attributes, request.path, context.audit_annotations)
-            elif context.audit is not None:
-                annotate(decision, context.audit_annotations)
-            # Routing, and the rest of the body.
+        # Authentication.
+        authenticator = services.authenticator
+        try:
+            context.user = authenticator.identify(request) or await authenticator.authenticate(request)
+        except Unauthorized as refusal:
+            await self._authenticate_again(context, refusal)
+        # Audit.
+        if services.auditor is not None:
+            services.auditor.received(context)
+        attributes = attributes_of(context.user, context.info)
+        # Impersonation: the request is made as another user, if its sender may act as that user.
+        if is_impersonated(request.headers) and (wanted := wanted_user(request.headers)) is not None:
+            acting = await self._decided(
+                lambda: self._impersonator.impersonate(services.authorizer, attributes, wanted)
+            )
+            context.user = acting.user
+            if context.audit is not None:
+                context.audit.impersonation_constraint = acting.constraint
+            attributes = attributes._replace(user=context.user)
+        # Authorization.
+        decision = services.authorizer.decide(attributes)
+        if decision is None or decision.verdict is not _ALLOW:
+            await self._decided(
+                lambda: require(services.authorizer, attributes, request.path, context.audit_annotations)
+            )
+        elif context.audit is not None:
+            context.audit.allowed_by = decision.reason
+        # Routing, and the rest of the body.
+        try:
             endpoint = self._router.route(context)
-            if request.arrival is not None:
-                await request.arrival.wait(context.user)
-            # Flow control.
-            control = services.flowcontrol
-            if control is not None:
-                context.ticket = control.begin(context) or await control.wait(context)
-            # Handling.
-            if seconds is None and context.resource is not None and context.resource.needs_webhook:
-                deadline.reschedule(asyncio.get_running_loop().time() + DEFAULT_DEADLINE)
-            if len(request.body) < LARGE_BODY_BYTES:
+        except (NotFound, PageNotFound):
+            if not await self._has_caught_up():
+                raise
+            endpoint = self._router.route(context)
+        if request.arrival is not None:
+            await request.arrival.wait(context.user)
+        # Flow control.
+        control = services.flowcontrol
+        if control is not None:
+            context.ticket = control.begin(context) or await control.wait(context)
+        # Handling.
+        waits_for_webhook = context.resource is not None and context.resource.needs_webhook
+        if waits_for_webhook and not has_deadline:
+            async with asyncio.timeout(DEFAULT_DEADLINE):
                 return await endpoint(context)
-            waits = context.resource is not None and context.resource.needs_webhook
-            async with services.large.slot(waits_for_webhook=waits):
-                return await endpoint(context)
+        # What another server is asked is not decoded here, and must not hold a slot while that server takes its time.
+        if len(request.body) < LARGE_BODY_BYTES or endpoint is self._router.proxy:
+            return await endpoint(context)
+        async with services.large.slots(waits_for_webhook=waits_for_webhook).hold(context.user.name):
+            return await endpoint(context)
+
+    # -- what another server may have changed a moment ago ------------------------------------------------------------
+
+    async def _has_caught_up(self) -> bool:
+        """Wait for the writes of other servers; True if there were some that this server had not heard of.
+
+        A refusal is decided again then: a definition, a binding or an account that another server has acknowledged is
+        known to all. A server that does not share its store has heard of everything.
+        """
+        hub = self._services.catalog.hub
+        before = hub.revision
+        revision = await hub.storage.latest()
+        return revision > before and await hub.wait_for(revision, seconds=CATCH_UP_SECONDS)
+
+    async def _authenticate_again(self, context: Context, refusal: Unauthorized) -> None:
+        authenticator, auditor, request = self._services.authenticator, self._services.auditor, context.request
+        try:
+            if not await self._has_caught_up():
+                raise refusal
+            context.user = authenticator.identify(request) or await authenticator.authenticate(request)
+        except Unauthorized:
+            if auditor is not None:
+                auditor.failed_authentication(context)
+            raise
+
+    async def _decided(self, decide: Callable[[], Awaitable[_T]]) -> _T:
+        """The outcome of a decision about access, which is made a second time if it is a refusal that is outdated."""
+        try:
+            return await decide()
+        except Forbidden:
+            if not await self._has_caught_up():
+                raise
+        return await decide()
 
     def _deadline(self, context: Context) -> float | None:
         """Return the seconds a request may take; None for watches, and for reads that nothing can delay.
@@ -178,9 +244,11 @@ class Pipeline:
         A get or list without a query is answered from memory, without a wait that could be cut short: a timer would
         cost a tenth of the answer. Where the router finds that a conversion webhook may be asked, it gets one there.
         """
-        if context.info.verb == "watch":
+        verb = context.info.verb
+        if verb == "watch":
             return None
-        if context.info.verb in ("get", "list") and not context.request.query and not self._identity_may_wait:
+        identity_may_wait = self._authentication_may_wait or self._services.authorizer.may_wait
+        if verb in ("get", "list") and not context.request.query and not identity_may_wait:
             return None
         text = context.query.get("timeout")
         if not text:

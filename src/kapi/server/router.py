@@ -30,6 +30,7 @@ class Router:
 
     `verbs` serves the main endpoints; `subresources` maps a sub-resource name (or `resource/name` where kinds
     differ) to its verbs; `virtual` serves resources that are not stored; `pages` everything that is not a resource.
+    `proxy` serves the group versions in `remote`, which other servers have.
     """
 
     def __init__(
@@ -39,17 +40,23 @@ class Router:
         subresources: dict[str, dict[str, Endpoint]],
         virtual: dict[str, dict[str, Endpoint]],
         page: Endpoint,
+        proxy: Endpoint | None = None,
+        remote: Mapping[tuple[str, str], object] | None = None,
     ) -> None:
         self._verbs = verbs
         self._subresources = subresources
         self._virtual = virtual
         self._page = page
+        self.proxy = proxy
+        self._remote = remote if remote is not None else {}
 
     def route(self, context: Context) -> Endpoint:
         """Find the endpoint, set `context.resource`; raises 400, 404 or 405."""
         info = context.info
         if not info.is_resource:
             return self._page
+        if self._remote and self.proxy is not None and (info.group, info.version) in self._remote:
+            return self.proxy
         versions = context.services.catalog.groups.get(info.group)
         if versions is None:
             raise PageNotFound
@@ -94,12 +101,12 @@ def _verb(context: Context, resource: Resource, table: dict[str, Endpoint], *, n
                 raise MethodNotAllowed(f'watch is not supported on resources of kind "{resource.resource}"')
             raise MethodNotAllowed
         return table["watch"]
-    if named and not any(verb in resource.verbs for verb in ("get", "update", "patch", "delete")):
-        raise NotFound.route()
     verb = (_NAMED if named else _COLLECTION).get(method)
-    if verb is None or verb not in resource.verbs or verb not in table:
-        raise MethodNotAllowed
-    return table[verb]
+    if verb is not None and verb in resource.verbs and verb in table:
+        return table[verb]
+    if named and not any(verb in resource.verbs for verb in _NAMED.values()):
+        raise NotFound.route()
+    raise MethodNotAllowed
 
 
 def _check_scope(context: Context, resource: Resource, *, named: bool) -> None:

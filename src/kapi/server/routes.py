@@ -23,6 +23,7 @@ _CONNECT: dict[str, Endpoint] = dict.fromkeys(("create", "get", "update", "patch
 
 def router(services: Services) -> Router:
     """The router of a server."""
+    aggregator = services.aggregator
     return Router(
         verbs={
             "create": writing.create,
@@ -74,4 +75,6 @@ def router(services: Services) -> Router:
             "selfsubjectrulesreviews": {"create": reviews.self_subject_rules_review},
         },
         page=Pages(services),
+        proxy=None if aggregator is None else aggregator.proxy,
+        remote=None if aggregator is None else aggregator.services.remote,
     )

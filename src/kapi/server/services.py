@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kapi.base.clock import Clock
     from kapi.registry.catalog import Catalog
     from kapi.server.admission.chain import Admission
+    from kapi.server.aggregation.aggregator import Aggregator
     from kapi.server.audit.auditor import Auditor
     from kapi.server.authn.authenticator import Authenticator
     from kapi.server.authn.tokenissuer import TokenIssuer
@@ -45,5 +46,7 @@ class Services:
     """The issuer of service account tokens; None if none are issued."""
     turns: Turns = field(default_factory=Turns)
     """Turns at the event loop, for long work."""
+    aggregator: Aggregator | None = None
+    """The way to other API servers; None if there is none, and this server serves everything itself."""
     address: str = ""
     """The host:port at which clients reach this server, as discovery reports it."""

@@ -518,8 +518,8 @@ class Guard:
         self.guarded = guarded
         self.asked = []
 
-    def handles(self, write):
-        return write.operation == "DELETE"
+    def handles(self, operation, _resource, _subresource):
+        return operation == "DELETE"
 
     async def validate(self, write, obj, old):
         self.asked.append((write.namespace, write.name, old["metadata"]["namespace"]))
@@ -534,7 +534,7 @@ def _guarded(guard, test):
         async with serving(storage) as api:
             for number in range(300):
                 await api.made(CM, cm(f"c{number:03}"))
-        async with serving(storage, admission=Admission([], [guard])) as api:
+        async with serving(storage, admission=Admission({"Guard": guard})) as api:
             await test(api)
 
     run(main())
@@ -580,13 +580,13 @@ class Counting(MemoryStorage):
 
     def __init__(self):
         super().__init__()
-        self.waiting = self.most = 0
+        self.now = self.most = 0
 
     async def delete(self, key, expected, note=None):
-        self.waiting += 1
-        self.most = max(self.most, self.waiting)
+        self.now += 1
+        self.most = max(self.most, self.now)
         await asyncio.sleep(0.01)
-        self.waiting -= 1
+        self.now -= 1
         return await super().delete(key, expected, note)
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from api_client import CM, DEPLOY, NS, PODS, SVC, cm, deployment, pod, served
+from kapi.server.handlers import read
 
 TOO_OLD = "The resourceVersion for the provided list is too old."
 CONTINUE_EXPIRED = (
@@ -635,3 +636,30 @@ async def test_label_and_field_selectors_are_combined(api):
     await api.made(CM, cm("a", metadata={"labels": {"x": "1"}}))
     await api.made(CM, cm("b", metadata={"labels": {"x": "1"}}))
     assert (await api.get(CM, labelSelector="x=1", fieldSelector="metadata.name=b")).names == ["b"]
+
+
+@served
+async def test_lists_by_a_selector_are_the_same_with_an_index(api):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read, "FEWEST_ITEMS", 1)
+        for number in range(6):
+            obj = pod(f"p{number}")
+            obj["metadata"]["labels"] = {"app": f"a{number % 2}"}
+            obj["spec"]["nodeName"] = f"n{number % 3}"
+            await api.made(PODS, obj)
+        queries = [
+            {"fieldSelector": "spec.nodeName=n1"},
+            {"labelSelector": "app=a1", "limit": 2},
+            {"labelSelector": "app=no"},
+        ]
+
+        async def lists():
+            answers = [await api.get(PODS, **query) for query in queries]
+            return [[item["metadata"]["name"] for item in answer["items"]] for answer in answers]
+
+        assert await lists() == await lists() == [["p1", "p4"], ["p1", "p3"], []]
+        indexes = api.catalog.store("pods").cache.indexes
+        assert len(indexes) == 2
+        assert all(index.is_complete for index in indexes._indexes.values())
+        await api.delete(f"{PODS}/p1", gracePeriodSeconds=0)
+        assert await lists() == [["p4"], ["p3", "p5"], []]

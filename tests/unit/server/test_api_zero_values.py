@@ -38,7 +38,17 @@ CASES = {
         {"status": {}},
     ),
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies": (
-        {"kind": "ValidatingAdmissionPolicy", "spec": {"validations": [{"expression": "true"}]}},
+        {
+            "kind": "ValidatingAdmissionPolicy",
+            "spec": {
+                "validations": [{"expression": "true"}],
+                "matchConstraints": {
+                    "resourceRules": [
+                        {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+                    ]
+                },
+            },
+        },
         {"status": {}},
     ),
     "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers": (

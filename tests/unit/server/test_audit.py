@@ -19,8 +19,8 @@ class Events:
     def __init__(self):
         self.lines = []
 
-    def write(self, event):
-        self.lines.append(event)
+    def write(self, events):
+        self.lines.extend(events)
 
     async def close(self):
         pass

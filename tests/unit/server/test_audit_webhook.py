@@ -51,7 +51,7 @@ async def until(condition):
 def test_events_arrive_in_order_as_event_lists(certificates):
     async def test(receiver, sender, lost):
         for n in range(1000):
-            sender.write(b'{"n":%d}' % n)
+            sender.write([b'{"n":%d}' % n])
         await until(lambda: len(numbers(receiver)) == 1000)
         assert numbers(receiver) == list(range(1000))
         bodies = [json.loads(call.body) for call in receiver.calls]
@@ -66,7 +66,7 @@ def test_events_arrive_in_order_as_event_lists(certificates):
 def test_a_full_batch_does_not_wait(certificates):
     async def test(receiver, sender, lost):
         for n in range(module.BATCH_EVENTS):
-            sender.write(b'{"n":%d}' % n)
+            sender.write([b'{"n":%d}' % n])
         await until(lambda: len(numbers(receiver)) == module.BATCH_EVENTS)
 
     sending(certificates, test, batch_seconds=3600)
@@ -79,13 +79,13 @@ def test_a_batch_is_tried_again_and_lost_in_the_end(certificates):
         return answers.pop() if answers else OK
 
     async def test(receiver, sender, lost):
-        sender.write(b'{"n":1}')
+        sender.write([b'{"n":1}'])
         await until(lambda: len(receiver.calls) == 4)
         assert lost.get() == 0
         answers.extend([Reply(b"", 503)] * 5)
-        sender.write(b'{"n":2}')
+        sender.write([b'{"n":2}'])
         await until(lambda: lost.get() == 1)
-        sender.write(b'{"n":3}')
+        sender.write([b'{"n":3}'])
         await until(lambda: numbers(receiver)[-1] == 3)
 
     sending(certificates, test, script)
@@ -94,7 +94,7 @@ def test_a_batch_is_tried_again_and_lost_in_the_end(certificates):
 def test_the_queue_is_bounded(certificates):
     async def test(receiver, sender, lost):
         for n in range(module.QUEUED_EVENTS + 7):
-            sender.write(b'{"n":%d}' % n)
+            sender.write([b'{"n":%d}' % n])
         assert lost.get() == 7
 
     sending(certificates, test, batch_seconds=3600)
@@ -105,7 +105,7 @@ def test_what_is_queued_is_sent_when_the_server_stops(certificates):
         async with Webhook(certificates, script=lambda call: OK) as receiver:
             sender = AuditWebhook(Endpoint(receiver.url, certificates.pem), error_counter(None))
             for n in range(500):
-                sender.write(b'{"n":%d}' % n)
+                sender.write([b'{"n":%d}' % n])
             await sender.close()
             assert numbers(receiver) == list(range(500))
 

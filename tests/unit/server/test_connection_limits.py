@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 from collections import Counter
@@ -12,8 +13,9 @@ import uvloop
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.pages.metrics import Metrics
 from kapi.server.transport.acceptor import HANDSHAKES_PER_TURN
+from kapi.server.transport.connection import Connection
 from kapi.server.transport.limits import Limits
-from kapi.server.transport.message import Response
+from kapi.server.transport.message import Response, StreamResponse
 from kapi.server.transport.serve import Server
 from loop_turns import loop_turns
 
@@ -134,6 +136,43 @@ def test_idle_connection_is_closed_for_a_new_one_the_longest_idle_first(run):
                 assert (server.closed_idle, server.connections) == (1, 3)
 
     run(main())
+
+
+class Endless:
+    """A handler whose streams end when they are cancelled."""
+
+    async def __call__(self, _):
+        return StreamResponse(200, [], self.run)
+
+    async def run(self, _):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("handler", [hello, Endless()], ids=["idle", "streaming"])
+def test_connections_that_are_closed_are_freed_without_the_garbage_collector(run, handler):
+    """It runs rarely, and a connection with TLS has half a megabyte of buffers."""
+
+    def alive():
+        return sum(isinstance(thing, Connection) for thing in gc.get_objects())
+
+    async def main():
+        before = alive()
+        async with serving(handler) as server:
+            async with connected(server, 3) as clients:
+                for reader, writer in clients:
+                    writer.write(GET)
+                    await reader.readuntil(b"\r\n\r\n")
+                assert alive() == before + 3
+                await server.close()
+            del reader, writer, clients
+        await until(lambda: alive() == before)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
 
 
 def test_one_address_cannot_take_all_connections(run):

@@ -62,7 +62,9 @@ REVIEWS = [
         body(b"", 204), "0-length response with status code: 204 and content type: application/json", id="no-content"
     ),
     pytest.param(body(b'{"kind":'), f"{NOT_READ}unexpected end of JSON input", id="cut-off"),
-    pytest.param(body(b"<html>"), f"{NOT_READ}invalid character '<' looking for beginning of value", id="html"),
+    pytest.param(
+        body(b"<html>"), f"{NOT_READ}json: cannot unmarshal string into Go value of type {TYPE_META}", id="html"
+    ),
     *(
         pytest.param(body(data), f"{NOT_READ}json: cannot unmarshal {kind} into Go value of type {TYPE_META}", id=kind)
         for data, kind in ((b"[]", "array"), (b'"x"', "string"), (b"3", "number"), (b"true", "bool"))
@@ -236,7 +238,7 @@ def raising(error):
     ("script", "expected"),
     [
         (raising(Hangup()), 'Post "URL?timeout=20s": EOF'),
-        (raising(Reset()), 'Post "URL?timeout=20s": read tcp 127.0.0.1:PORT: connection reset by peer'),
+        (raising(Reset()), 'Post "URL?timeout=20s": read tcp 127.0.0.1:PORT: read: connection reset by peer'),
     ],
     ids=["hangs-up", "resets"],
 )
@@ -274,7 +276,7 @@ def test_an_invalid_ca_bundle_is_reported(certificates, config):
 
 @pytest.mark.parametrize(
     "document",
-    [b"[" * 100_000, b'{"response":' * 5000, b'{"a":1e999}', b"\xff\xfe", b'{"kind":"\\ud800"}', b"9" * 100_000],
+    [b"[" * 100_000, b'{"response":' * 5000, b'{"a":1e999}', b'{"a":"\xff"}', b'{"kind":"\\ud800"}', b"9" * 100_000],
     ids=["deep", "deeper", "infinite", "not-text", "half-a-character", "long-number"],
 )
 def test_hostile_responses_are_refused(certificates, document):

@@ -113,3 +113,13 @@ def test_responses_tell_uids():
         "X-Kubernetes-PF-PriorityLevel-UID": "uid-level",
         "X-Kubernetes-PF-FlowSchema-UID": "uid-one",
     }
+
+
+def test_the_flow_of_a_user_is_remembered_whatever_object_it_is():
+    """A user that has shown a token is a new object in each request; each would be kept otherwise."""
+    one = schema("this", resourceRules=[ANY])
+    classifier = Classifier([one], one)
+    first, again = (classifier.classify(User("u", ("g",)), info(f"GET {PODS}")) for _ in range(2))
+    assert first is again
+    assert classifier.classify(User("u", ("h",)), info(f"GET {PODS}")) is not first
+    assert classifier.classify(User("v", ("g",)), info(f"GET {PODS}")) is not first

@@ -6,7 +6,7 @@ import pytest
 
 from api_client import CM, TOKEN, cm, serving
 from kapi.controlplane.flowcontrol import LEVELS, SCHEMAS, FlowSchemaStatus, ensure_flow_control
-from kapi.server.flowcontrol.control import FlowControl
+from kapi.server.flowcontrol.control import LONGER_REFUSAL, MAX_REFUSAL_SECONDS, REFUSAL_SECONDS, FlowControl
 from kapi.server.flowcontrol.report import FlowControlMetrics
 from kapi.storage.interface import Draft
 from virtual_time import run
@@ -385,3 +385,19 @@ def test_nominal_seats_are_at_least_one_for_every_level_with_shares(number):
         assert (await api.as_peer("GET", CM, headers=ALICE)).status == 200
 
     check()
+
+
+@controlled(seats=10)
+async def test_the_more_requests_are_refused_the_later_their_answers_are_sent(api, control):
+    gate, _ = blocking(api)
+    level = control.levels["global-default"]
+    first = requests(api, "flood", 300 + level.nominal + 50)
+    await asyncio.sleep(0.001)
+    held = control._held
+    await asyncio.sleep(REFUSAL_SECONDS + held * LONGER_REFUSAL / 2)
+    assert 0 < control._held < held
+    await asyncio.sleep(MAX_REFUSAL_SECONDS - REFUSAL_SECONDS)
+    assert {task.result().status for task in first if task.done()} == {429}
+    assert control._held == 0
+    gate.set()
+    await asyncio.gather(*first)

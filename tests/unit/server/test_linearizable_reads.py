@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from api_client import CM, cm, serving
-from shared_cluster import Cluster
+from shared_cluster import Cluster, released
 from virtual_time import run
 
 
@@ -34,15 +34,6 @@ def scenario(test):
 
     runner.__name__ = test.__name__
     return runner
-
-
-async def released(server, request):
-    """The answer to a request that must wait until the server's feed is released."""
-    task = asyncio.ensure_future(request)
-    await asyncio.sleep(1)
-    assert not task.done()
-    server.storage.release()
-    return await task
 
 
 @scenario

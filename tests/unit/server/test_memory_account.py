@@ -1,6 +1,5 @@
 """The memory account: budgets are kept, the slowest is closed first, nothing leaks."""
 
-import asyncio
 import random
 
 import pytest
@@ -15,13 +14,10 @@ from kapi.server.transport.memory import (
     OVER_TOTAL_BUDGET,
     REQUEST,
     RESPONSE,
-    TRIM_BYTES,
-    TRIM_INTERVAL,
     WATCH_BACKLOG,
     MemoryAccount,
     peer_name,
 )
-from virtual_time import run
 
 MIB = 1 << 20
 
@@ -218,24 +214,3 @@ async def test_held_bytes_closures_and_refusals_are_metrics(api):
     assert 'kapi_held_bytes_budget{scope="peer"} 60.0' in page
     assert 'kapi_held_bytes_closures_total{kind="request",reason="peer-budget"} 1.0' in page
     assert "kapi_held_bytes_refusals_total 1.0" in page
-
-
-def test_memory_is_given_back_after_a_burst_and_not_while_it_lasts(monkeypatch):
-    trims = []
-    monkeypatch.setattr("kapi.server.transport.memory.trim", lambda: trims.append(memory.used))
-    memory = MemoryAccount()
-
-    async def main():
-        task = asyncio.ensure_future(memory.keep_trimmed())
-        small, large = Peer(memory, "user:a").hold("small", MIB), Peer(memory, "user:b").hold("large", TRIM_BYTES)
-        await asyncio.sleep(2.5 * TRIM_INTERVAL)
-        assert trims == []
-        large.release()
-        await asyncio.sleep(TRIM_INTERVAL)
-        assert trims == [MIB]
-        small.release()
-        await asyncio.sleep(10 * TRIM_INTERVAL)
-        assert trims == [MIB]
-        task.cancel()
-
-    run(main())

@@ -5,11 +5,12 @@ import random
 import string
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
 from api_client import CM, NS, PODS, cm, served
-from kapi.server.pages import metrics
+from kapi.server.pages import requestmetrics
 
 
 def _samples(api, name):
@@ -104,7 +105,7 @@ async def test_clients_cannot_add_series(api):
     before = _series(api)
     await storm(100)
     assert _series(api) == before
-    assert len(api.metrics._series) < 100
+    assert len(api.metrics.requests.series) < 100
 
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -144,7 +145,7 @@ async def test_metrics_do_not_keep_replaced_definitions_alive(api):
 @served
 async def test_series_are_dropped_with_their_definition(api):
     api.metrics.observe(api.catalog, api.health)
-    before = len(api.metrics._series)
+    before = len(api.metrics.requests.series)
     await api.made(DEFINITIONS, _definition())
     watch = await api.watch(THINGS)
     await api.get(THINGS)
@@ -152,17 +153,17 @@ async def test_series_are_dropped_with_their_definition(api):
     await api.delete(f"{DEFINITIONS}/things.example.com")
     await watch.rest()
     assert 'resource="things"' not in api.metrics.render().decode()
-    assert len(api.metrics._series) <= before + 5
+    assert len(api.metrics.requests.series) <= before + 5
 
 
 @served
 async def test_number_of_series_is_bounded(api):
-    limit = len(api.metrics._series) + 3
+    limit = len(api.metrics.requests.series) + 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "MAX_SERIES", limit)
+        patch.setattr(requestmetrics, "MAX_SERIES", limit)
         for resource in ("pods", "secrets", "services", "endpoints", "events", "configmaps"):
             await api.get(f"{NS}/default/{resource}")
-    assert len(api.metrics._series) == limit
+    assert len(api.metrics.requests.series) == limit
     counted = _samples(api, "apiserver_request_total")
     assert counted[_label(verb="list", group="", version="", resource="", subresource="", code=200)] == 3
 
@@ -170,9 +171,9 @@ async def test_number_of_series_is_bounded(api):
 @served
 async def test_a_long_page_is_made_off_the_event_loop(api):
     for number in range(800):
-        labels = ("get", "example.com", "v1", f"r{number}", "")
-        api.metrics._requests.labels(*labels, 200).inc()
-        api.metrics._latency.labels(*labels).observe(0.01)
+        resource = SimpleNamespace(group="example.com", version="v1", resource=f"r{number}")
+        mutating = api.metrics.requests.begin("GET")
+        api.metrics.requests.end("get", resource, "", 200, 0.01, mutating=mutating)
     began = time.thread_time()
     whole = api.metrics.render()
     rendering = time.thread_time() - began

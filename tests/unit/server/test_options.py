@@ -92,7 +92,8 @@ def test_revisions_that_are_no_numbers(text):
 def test_write_options_default_to_warning():
     assert write_options({}, "CreateOptions") == WriteOptions()
     asked = {"dryRun": "All", "fieldManager": "me", "fieldValidation": "Strict"}
-    expected = WriteOptions(dry_run=True, field_manager="me", field_validation="Strict", kind="UpdateOptions")
+    strict = {"field_validation": "Strict", "given_validation": "Strict"}
+    expected = WriteOptions(dry_run=True, field_manager="me", kind="UpdateOptions", **strict)
     assert write_options(asked, "UpdateOptions") == expected
 
 

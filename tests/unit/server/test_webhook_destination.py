@@ -9,7 +9,8 @@ import base64
 import pytest
 
 from kapi.base.http import Endpoint, Outbound, OutboundError
-from kapi.server.webhooks.destination import SERVICE_LABEL, SLICES, destination
+from kapi.server.serviceaddress import SERVICE_LABEL, SLICES, ServiceReference
+from kapi.server.webhooks.destination import destination
 from webhook_server import Certificates, Reply, Webhook
 
 
@@ -53,10 +54,10 @@ def endpoint_slice(*endpoints, ports=((8443, ""),), of="hook", namespace="apps")
     )
 
 
-def find(objects=None, *, seconds=30, bundle=None, **reference):
+def find(objects=None, *, seconds=30, bundle=None, overrides=None, **reference):
     reference = {"name": "hook", "namespace": "apps", **reference}
     config = {"service": reference, **({"caBundle": bundle} if bundle else {})}
-    return destination(config, objects or Objects(), seconds=seconds)
+    return destination(config, objects or Objects(), seconds=seconds, overrides=overrides)
 
 
 def failure(objects=None, **reference):
@@ -72,7 +73,8 @@ def failure(objects=None, **reference):
     ("url", "called"),
     [
         ("https://a.example:9443/convert", "https://a.example:9443/convert?timeout=30s"),
-        ("https://a.example/deep/er/", "https://a.example/deep/er/?timeout=30s"),
+        ("https://a.example/deep/er/", "https://a.example/deep/er?timeout=30s"),
+        ("https://a.example//a/../validate", "https://a.example/validate?timeout=30s"),
         ("https://a.example", "https://a.example/?timeout=30s"),
         ("https://[::1]:9443/x", "https://[::1]:9443/x?timeout=30s"),
     ],
@@ -110,7 +112,7 @@ def test_a_service_is_called_by_its_name_at_a_ready_endpoint():
 
 
 @pytest.mark.parametrize(
-    ("path", "called"), [("/convert", "/convert"), ("/a/b/", "/a/b/"), ("plain", "/plain"), ("", "/"), (None, "/")]
+    ("path", "called"), [("/convert", "/convert"), ("/a/b/", "/a/b"), ("plain", "/plain"), ("", "/"), (None, "/")]
 )
 def test_the_path_of_a_service_is_joined_to_its_name(path, called):
     objects = Objects(services=[service()], slices=[endpoint_slice(("10.0.0.7", True))])
@@ -202,14 +204,19 @@ def certificates(tmp_path_factory):
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def called(certificates, *names, objects_of, reference=lambda port: {}):
+def called(certificates, *names, objects_of, reference=lambda port: {}, overrides=lambda port: {}):
     """Call a server with these names through the objects `objects_of(port)`; its calls, or the failure."""
 
     async def main():
         outbound = Outbound()
         async with Webhook(certificates, *names, script=lambda call: Reply(b"{}")) as webhook:
             try:
-                where = find(objects_of(webhook.port), bundle=certificates.bundle, **reference(webhook.port))
+                where = find(
+                    objects_of(webhook.port),
+                    bundle=certificates.bundle,
+                    overrides=overrides(webhook.port),
+                    **reference(webhook.port),
+                )
                 await outbound.post(where, b"{}", seconds=20, limit=100)
             except OutboundError as error:
                 return str(error)
@@ -220,16 +227,20 @@ def called(certificates, *names, objects_of, reference=lambda port: {}):
     return asyncio.run(main())
 
 
-def by_slice(port):
-    return Objects(services=[service()], slices=[endpoint_slice(("127.0.0.1", True), ports=((port, ""),))])
+def no_objects(port):
+    return Objects()
+
+
+def on_loopback(port):
+    return {ServiceReference("apps", "hook"): ("127.0.0.1", port)}
 
 
 def by_external_name(port):
     return Objects(services=[service(type="ExternalName", externalName="localhost")])
 
 
-def test_a_service_on_loopback_is_called_under_its_name(certificates):
-    calls = called(certificates, "hook.apps.svc", objects_of=by_slice)
+def test_an_overridden_service_is_called_under_its_name(certificates):
+    calls = called(certificates, "hook.apps.svc", objects_of=no_objects, overrides=on_loopback)
     assert calls == [("/?timeout=30s", "hook.apps.svc:443")]
 
 
@@ -243,8 +254,8 @@ def test_an_external_service_on_loopback_is_called_under_the_services_name(certi
 
 
 def test_the_certificate_of_a_service_must_be_for_its_name(certificates):
-    message = called(certificates, "127.0.0.1", "localhost", objects_of=by_slice)
+    message = called(certificates, "127.0.0.1", "localhost", objects_of=no_objects, overrides=on_loopback)
     assert message == (
         'Post "https://hook.apps.svc:443/?timeout=30s": '
-        "tls: failed to verify certificate: x509: certificate is not valid for hook.apps.svc"
+        "tls: failed to verify certificate: x509: certificate is valid for localhost, not hook.apps.svc"
     )

@@ -1,7 +1,7 @@
 """The audit log: events as lines of JSON in a file that is rotated by size, or on standard output.
 
-A regular file is written at once and on the event loop: the system keeps what was written if this process is killed,
-and a line costs a few microseconds. Standard output may be a pipe that is not read, so a thread writes it, from a
+A regular file is written on the event loop: the system keeps what was written if this process is killed, and a write
+costs a few microseconds. Standard output may be a pipe that is not read, so a thread writes it, from a
 bounded queue.
 """
 
@@ -19,6 +19,7 @@ import structlog
 from prometheus_client import Counter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from prometheus_client import CollectorRegistry
@@ -59,18 +60,18 @@ class LogFile:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._open()
 
-    def write(self, event: bytes) -> None:
-        """Append a line. If that fails the event is counted as lost, and the next one is tried again."""
-        line = event + b"\n"
+    def write(self, events: Sequence[bytes]) -> None:
+        """Append lines. If that fails the events are counted as lost, and the next are tried again."""
+        lines = b"\n".join((*events, b""))
         try:
-            if self._max_bytes and self._size and self._size + len(line) > self._max_bytes:
+            if self._max_bytes and self._size and self._size + len(lines) > self._max_bytes:
                 self._rotate()
-            written = os.write(self._file, line)
+            written = os.write(self._file, lines)
             self._size += written
-            if written != len(line):
-                raise OSError(f"wrote {written} of {len(line)} bytes")
+            if written != len(lines):
+                raise OSError(f"wrote {written} of {len(lines)} bytes")
         except OSError as error:
-            self._errors.inc()
+            self._errors.inc(len(events))
             if not self._is_failing:
                 _log.error("audit events are lost", path=str(self._path), error=str(error))
             self._is_failing = True
@@ -109,12 +110,13 @@ class StandardOutput:
         self._thread = threading.Thread(target=self._run, name="audit-log", daemon=True)
         self._thread.start()
 
-    def write(self, event: bytes) -> None:
-        """Queue a line; it is lost if the queue is full."""
-        try:
-            self._queue.put_nowait(event + b"\n")
-        except queue.Full:
-            self._errors.inc()
+    def write(self, events: Sequence[bytes]) -> None:
+        """Queue lines; those for which the queue is too full are lost."""
+        for event in events:
+            try:
+                self._queue.put_nowait(event + b"\n")
+            except queue.Full:
+                self._errors.inc()
 
     async def close(self) -> None:
         """Write what is queued, for at most a second."""

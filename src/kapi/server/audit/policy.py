@@ -7,6 +7,7 @@ no body is ever recorded.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,6 +29,7 @@ REQUEST_RECEIVED: Final = "RequestReceived"
 RESPONSE_STARTED: Final = "ResponseStarted"
 RESPONSE_COMPLETE: Final = "ResponseComplete"
 PANIC: Final = "Panic"
+READS: Final = ("get", "list", "watch")
 STAGES: Final = (REQUEST_RECEIVED, RESPONSE_STARTED, RESPONSE_COMPLETE, PANIC)
 
 
@@ -47,6 +49,10 @@ LEVELS: Final = {
     "RequestResponse": Level.REQUEST_RESPONSE,
 }
 LEVEL_NAMES: Final = {level: name for name, level in LEVELS.items()}
+REMEMBERED: Final = 8192
+"""Distinct requests whose configuration is remembered."""
+MAX_REMEMBERED_LENGTH: Final = 512
+"""The length of a path up to which parts of it are remembered: any client may send them."""
 
 _CREDENTIALS = frozenset(
     {
@@ -70,12 +76,21 @@ _RULE_SHAPE: Final[Mapping[str, Any]] = {
 _POLICY_SHAPE: Final[Mapping[str, Any]] = {"omitStages": [str], "omitManagedFields": bool, "rules": [_RULE_SHAPE]}
 
 
-class AuditConfig(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditConfig:
     """What the policy says of one request."""
 
     level: Level
     omit_stages: frozenset[str]
     omit_managed_fields: bool
+    is_read: bool = False
+    """True if the request changes nothing; set if `is_plain`."""
+    is_plain: bool = False
+    """True if nothing but metadata is recorded, once, and this is one object for all such requests of a user that have
+    the same verb, resource and namespace."""
+
+
+_Key = tuple["User", str, str, str, str, str, str]
 
 
 class _GroupResources(NamedTuple):
@@ -121,6 +136,11 @@ class _Rule:
             for entry in rule.get("resources") or ()
         )
 
+    @property
+    def looks_at_names(self) -> bool:
+        """True if the name of the object matters."""
+        return any(entry.names for entry in self._resources)
+
     def matches(self, user: User, info: RequestInfo) -> bool:
         """Return True if this rule decides about a request."""
         if self._users and user.name not in self._users:
@@ -154,6 +174,8 @@ class Policy:
         self._rules = [
             _Rule(rule, self._omit_stages, omit_managed_fields=self._omit_managed_fields) for rule in policy["rules"]
         ]
+        self._looks_at_names = any(rule.looks_at_names for rule in self._rules)
+        self._remembered: dict[_Key, AuditConfig] = {}
 
     @classmethod
     def read(cls, path: Path) -> Policy:
@@ -170,13 +192,37 @@ class Policy:
 
     def evaluate(self, user: User, info: RequestInfo) -> AuditConfig:
         """Return what to record of a request."""
+        if self._looks_at_names or not info.is_resource or len(info.path) > MAX_REMEMBERED_LENGTH:
+            return self._find(user, info)
+        # The user of a connection is one object, so this finds all of its requests for one resource.
+        key = (user, info.verb, info.group, info.version, info.resource, info.subresource, info.namespace)
+        config = self._remembered.get(key)
+        if config is None:
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            config = self._remembered[key] = _plain(self._find(user, info), info.verb)
+        return config
+
+    def _find(self, user: User, info: RequestInfo) -> AuditConfig:
         for rule in self._rules:
             if rule.matches(user, info):
                 config = rule.config
                 if config.level > Level.METADATA and (info.group, info.resource, info.subresource) in _CREDENTIALS:
-                    return config._replace(level=Level.METADATA)
+                    return replace(config, level=Level.METADATA)
                 return config
         return AuditConfig(Level.NONE, self._omit_stages, self._omit_managed_fields)
+
+
+def _plain(config: AuditConfig, verb: str) -> AuditConfig:
+    """Return a configuration of its own for requests with a verb."""
+    # The answer to a deletion may be a Status, which is recorded.
+    is_plain = (
+        config.level is Level.METADATA
+        and config.omit_stages.isdisjoint((RESPONSE_COMPLETE, PANIC))
+        and REQUEST_RECEIVED in config.omit_stages
+        and verb not in ("delete", "deletecollection", "watch")
+    )
+    return replace(config, is_plain=is_plain, is_read=verb in READS)
 
 
 def policy_errors(policy: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -225,15 +271,14 @@ def _stage_errors(path: str, stages: list[str] | tuple[()]) -> Iterator[FieldErr
 _CORE_CONFIG = {"group": "", "resources": ["configmaps"]}
 _NOISE_URLS = ["/healthz*", "/livez*", "/readyz*", "/version", "/openapi/*", "/metrics*"]
 _CONTROL_PLANE = ["system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"]
-_READS = ["get", "list", "watch"]
 
 DEFAULT_POLICY: Final[Mapping[str, Any]] = {
     "omitStages": [REQUEST_RECEIVED],
     "omitManagedFields": True,
     "rules": [
         {"level": "None", "nonResourceURLs": _NOISE_URLS},
-        {"level": "None", "users": _CONTROL_PLANE, "verbs": _READS},
-        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system", "system:nodes"], "verbs": _READS},
+        {"level": "None", "users": _CONTROL_PLANE, "verbs": READS},
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system", "system:nodes"], "verbs": READS},
         {
             "level": "None",
             "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
@@ -247,7 +292,7 @@ DEFAULT_POLICY: Final[Mapping[str, Any]] = {
             ],
         },
         {"level": "Metadata", "resources": [_CORE_CONFIG]},
-        {"level": "Metadata", "verbs": _READS},
+        {"level": "Metadata", "verbs": READS},
         {"level": "Metadata", "nonResourceURLs": ["*"]},
         {"level": "Request"},
     ],

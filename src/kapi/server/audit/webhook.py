@@ -16,9 +16,12 @@ import structlog
 from kapi.base.http import Outbound, OutboundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from prometheus_client import Counter
 
-    from kapi.base.http import Answer, Endpoint
+    from kapi.base.http import Endpoint
+    from kapi.base.httpconnection import Answer
 
 QUEUED_EVENTS: Final = 10_000
 BATCH_EVENTS: Final = 400
@@ -56,12 +59,14 @@ class AuditWebhook:
         self._full = asyncio.Event()
         self._some = asyncio.Event()
 
-    def write(self, event: bytes) -> None:
-        """Queue an event; it is lost if the queue is full."""
-        if len(self._queue) >= QUEUED_EVENTS:
-            self._errors.inc()
+    def write(self, events: Sequence[bytes]) -> None:
+        """Queue events; those for which the queue is too full are lost."""
+        taken = events[: QUEUED_EVENTS - len(self._queue)]
+        if len(taken) < len(events):
+            self._errors.inc(len(events) - len(taken))
+        if not taken:
             return
-        self._queue.append(event)
+        self._queue.extend(taken)
         self._some.set()
         if len(self._queue) >= BATCH_EVENTS:
             self._full.set()

@@ -20,7 +20,8 @@ from kapi.server.authn.tokens import Authenticated, InvalidToken, intersection
 
 if TYPE_CHECKING:
     from kapi.base.clock import Clock
-    from kapi.base.http import Answer, Endpoint, Outbound
+    from kapi.base.http import Endpoint, Outbound
+    from kapi.base.httpconnection import Answer
     from kapi.server.authn.tokens import Audiences
 
 KNOWN: Final = 4096
@@ -91,7 +92,7 @@ class TokenWebhook:
         except msgspec.MsgspecError as error:
             raise InvalidToken(f"the answer of the token webhook cannot be read: {error}") from None
         common = intersection(audiences, tuple(status.audiences or self._own))
-        if not common:
+        if audiences and not common:
             return None
         if not status.authenticated:
             if status.error:

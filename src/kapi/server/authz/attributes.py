@@ -58,7 +58,7 @@ def attributes_of(user: User, info: RequestInfo) -> Attributes:
         user, info.verb, info.group, info.version, info.resource, info.subresource, info.namespace, info.name
     )
     if info.field_selector or info.label_selector:
-        return attributes._replace(**_selected(info.field_selector, info.label_selector))
+        return attributes._replace(**selected(info.field_selector, info.label_selector))
     return attributes
 
 
@@ -79,7 +79,7 @@ def reviewed_attributes(user: User, spec: Mapping[str, Any]) -> Attributes:
         asked.get("name", ""),
     )
     fields, labels = asked.get("fieldSelector") or {}, asked.get("labelSelector") or {}
-    changes = _selected(fields.get("rawSelector", ""), labels.get("rawSelector", ""))
+    changes = selected(fields.get("rawSelector", ""), labels.get("rawSelector", ""))
     if fields.get("requirements"):
         changes["field_requirements"], changes["field_error"] = _field_requirements(fields["requirements"])
     if labels.get("requirements"):
@@ -87,7 +87,8 @@ def reviewed_attributes(user: User, spec: Mapping[str, Any]) -> Attributes:
     return attributes._replace(**changes) if changes else attributes
 
 
-def _selected(fields: str, labels: str) -> dict[str, Any]:
+def selected(fields: str, labels: str) -> dict[str, Any]:
+    """Return the fields of Attributes that hold the requirements of two selectors."""
     changes: dict[str, Any] = {}
     if fields:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 from kapi.api.errors import Forbidden
 from kapi.api.go.text import quote
 from kapi.api.meta import GroupResource
+from kapi.server.context import DECISION, REASON
 from kapi.server.requestinfo import InternalServerError
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ class Authorizer:
     """
 
     def __init__(self, *members: LocalAuthorizer | RemoteAuthorizer) -> None:
+        self.replace(*members)
+
+    def replace(self, *members: LocalAuthorizer | RemoteAuthorizer) -> None:
+        """Ask these members from now on."""
         self._members = members
         local = itertools.takewhile(lambda member: isinstance(member, LocalAuthorizer), members)
         self._first = [cast("LocalAuthorizer", member).decide for member in local]
@@ -105,6 +110,16 @@ class Authorizer:
             if decision.verdict is not _NO_OPINION:
                 return decision
         return None
+
+    def decide_now(self, attributes: Attributes) -> Decision | None:
+        """Return what `authorize` would; None when that has to wait for an answer from outside this process."""
+        unsure: list[Decision] = []
+        for ask in self._first:
+            decision = ask(attributes)
+            if decision.verdict is not _NO_OPINION:
+                return decision
+            unsure.append(decision)
+        return None if self.may_wait else _union(unsure)
 
     async def authorize(self, attributes: Attributes) -> Decision:
         """Return the first verdict that is an opinion; without one, the reasons and errors of all members."""
@@ -162,10 +177,10 @@ async def require(
 def annotate(decision: Decision, annotations: dict[str, str]) -> None:
     """Add a decision about a request to its audit annotations."""
     if decision.error and not decision.allowed:
-        annotations["authorization.k8s.io/reason"] = "internal error"
+        annotations[REASON] = "internal error"
         return
-    annotations["authorization.k8s.io/decision"] = "allow" if decision.allowed else "forbid"
-    annotations["authorization.k8s.io/reason"] = decision.reason
+    annotations[DECISION] = "allow" if decision.allowed else "forbid"
+    annotations[REASON] = decision.reason
 
 
 def refusal(attributes: Attributes, reason: str) -> Forbidden:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kapi.registry.kinds.core.pod.spec import MIRROR_ANNOTATION
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kapi.api.meta import Object
-
-MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation of a Pod that a kubelet has created; it must not give the kubelet access to anything."""
 
 
 class Reference(NamedTuple):
@@ -40,12 +39,16 @@ _KUBELET_CSI_SECRETS: Final = ("nodePublishSecretRef", "nodeStageSecretRef", "no
 
 def pod_references(pod: Object) -> Iterator[Reference]:
     """Yield every Secret, ConfigMap, claim and ServiceAccount that a Pod refers to."""
-    metadata, spec = pod["metadata"], pod.get("spec") or {}
-    if MIRROR in (metadata.get("annotations") or {}):
-        return
-    for resource, name in _named(metadata["name"], spec, pod.get("status") or {}):
-        if name:
-            yield Reference(resource, metadata["namespace"], name)
+    metadata = pod["metadata"]
+    if MIRROR_ANNOTATION in (metadata.get("annotations") or {}):
+        return  # It must not give the kubelet, which has created it, access to anything.
+    for resource, name in named_objects(metadata.get("name") or "", pod.get("spec") or {}, pod.get("status") or {}):
+        yield Reference(resource, metadata["namespace"], name)
+
+
+def named_objects(pod: str, spec: Object, status: Object) -> Iterator[tuple[str, str]]:
+    """Yield the resource and the name of every object that the spec and the status of a Pod name."""
+    return (pair for pair in _named(pod, spec, status) if pair[1])
 
 
 def _named(pod: str, spec: Object, status: Object) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kapi.api.selectors import Requirement
     from kapi.api.user import User
     from kapi.base.clock import Clock
-    from kapi.base.http import Answer, Endpoint
+    from kapi.base.http import Endpoint
+    from kapi.base.httpconnection import Answer
     from kapi.server.authz.attributes import Attributes
     from kapi.server.authz.matchconditions import MatchCondition
 
@@ -69,6 +70,7 @@ class WebhookAuthorizer:
         conditions: Sequence[MatchCondition] = (),
         first_backoff: float = FIRST_BACKOFF,
         clock: Clock | None = None,
+        outbound: Outbound | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._authorized_seconds = authorized_seconds
@@ -78,7 +80,7 @@ class WebhookAuthorizer:
         self._conditions = conditions
         self._first_backoff = first_backoff
         self._clock = clock or SystemClock()
-        self._outbound = Outbound()
+        self._outbound = outbound or Outbound()
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
 
     async def close(self) -> None:

@@ -141,14 +141,14 @@ class Classifier:
         """`fallback` is the FlowSchema of requests that no other matches."""
         self._schemas = sorted(schemas, key=lambda schema: (schema.precedence, schema.name))
         self._fallback = fallback
-        self._remembered: dict[tuple[User, str, str, str, str, str], Flow] = {}
+        self._remembered: dict[tuple[str, tuple[str, ...], str, str, str, str, str], Flow] = {}
 
     def classify(self, user: User, info: RequestInfo) -> Flow:
         """Return the flow of a request."""
         if not info.is_resource:
             return self._find(user, info)
-        # The user of a connection is one object, so this finds all of its requests for one resource.
-        key = (user, info.verb, info.group, info.resource, info.subresource, info.namespace)
+        # By name and groups, which is what FlowSchemas look at: a user of a token is another object in each request.
+        key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace)
         flow = self._remembered.get(key)
         if flow is None:
             if len(self._remembered) >= REMEMBERED:

@@ -35,7 +35,10 @@ WAIT_SECONDS: Final = 15.0
 REFUSAL_SECONDS: Final = 0.25
 """How long the answer to a refused request is held back. Its client cannot ask again in the meantime, which costs less
 than answering it at once, again and again."""
-HELD_REFUSALS: Final = 2000
+LONGER_REFUSAL: Final = 0.001
+"""How much longer, for each other answer that is held back: many clients that ask again cost much."""
+MAX_REFUSAL_SECONDS: Final = 2.0
+HELD_REFUSALS: Final = 20_000
 """Answers held back at a time; others are sent at once."""
 GROUP: Final = "flowcontrol.apiserver.k8s.io"
 FLOW_SCHEMAS: Final = f"flowschemas.{GROUP}"
@@ -216,7 +219,7 @@ class FlowControl:
         if self._held < HELD_REFUSALS:
             self._held += 1
             try:
-                await asyncio.sleep(REFUSAL_SECONDS)
+                await asyncio.sleep(min(REFUSAL_SECONDS + self._held * LONGER_REFUSAL, MAX_REFUSAL_SECONDS))
             finally:
                 self._held -= 1
         raise Overloaded

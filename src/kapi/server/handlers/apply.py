@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kapi.api.errors import BadRequest, Conflict
 from kapi.api.go.types import ANY_MAP, json_type, unmarshal_error
 from kapi.api.limits import YAML_OFF_LOOP_BYTES
+from kapi.base.offloop import off_loop
 from kapi.codec import yaml
 from kapi.codec.errors import DecodeError
 from kapi.registry import write as writepath
@@ -24,7 +25,7 @@ from kapi.schema.structural.metadata import coerce_object_meta
 from kapi.server.handlers.decode import check_size, shape_up, shape_up_metadata
 from kapi.server.handlers.options import apply_options
 from kapi.server.handlers.respond import object_response, view_for
-from kapi.server.handlers.write import authorize_create, check_name, match_namespace, new_write
+from kapi.server.handlers.write import authorize_create, check_name, initialized, match_namespace, new_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,8 @@ async def apply_with(context: Context, scope: UpdateScope) -> Response:
         scope,
         may_create=partial(authorize_create, context) if creates else None,
     )
-    return await object_response(context, 201 if written.created else 200, view.one(written.item))
+    item = await initialized(context, written)
+    return await object_response(context, 201 if written.created else 200, view.one(item))
 
 
 async def read_config(context: Context) -> Configuration:
@@ -134,8 +136,11 @@ class _Applied(AppliedConfiguration):
 
     async def __call__(self, live: Callable[[], Object] | None) -> Object:
         """The merged object; where its managers use other versions that a webhook converts to, that is waited for."""
-        current = None if live is None else live()
-        return await with_conversions(self._context.served, lambda: self._shaped(current), off_loop=self.off_loop)
+        if live is not None and self.off_loop:
+            current: Object | None = await off_loop(live)
+        else:
+            current = None if live is None else live()
+        return await with_conversions(self._context.served, lambda: self._shaped(current), is_large=self.off_loop)
 
     def _shaped(self, live: Object | None) -> Object:
         resource = self._context.served
@@ -157,4 +162,6 @@ class _Applied(AppliedConfiguration):
             ) from None
         if entries:
             obj["metadata"]["managedFields"] = entries
+        if live is not None and "initializers" in live["metadata"]:
+            obj["metadata"]["initializers"] = live["metadata"]["initializers"]
         return obj

@@ -6,18 +6,19 @@ brought into the shape of its schema there. The schema of a custom kind is compi
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kapi.api.errors import BadRequest, Invalid, RequestEntityTooLarge, UnsupportedMediaType
 from kapi.api.fielderror import invalid
 from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
-from kapi.api.limits import BODY_BYTES, OFF_LOOP_BYTES
+from kapi.api.limits import BODY_BYTES, ECHOED_BODY_BYTES, OFF_LOOP_BYTES
 from kapi.api.meta import GroupKind, GroupVersion
+from kapi.base.offloop import off_loop
 from kapi.codec import json, protobuf, yaml
 from kapi.codec.errors import DecodeError, UnknownMessage
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.registry.custom.store import compile_schema
+from kapi.registry.initializers import coerce_initializers
 from kapi.schema.builtin.typed import TypeMismatch
 from kapi.schema.customschema import CustomSchema
 
@@ -72,10 +73,11 @@ async def read_object(context: Context, expected: Expectation, *, validation: st
         check_kind(obj, expected.gvk)
     if duplicates and media == YAML and validation == "Strict":
         duplicates = [yaml.strict_error(duplicates)]
+    initializers = context.services.catalog.initializers.is_active
     if len(request.body) < OFF_LOOP_BYTES:
-        unknown = coerce(obj, expected)
+        unknown = coerce(obj, expected, initializers=initializers)
     else:
-        unknown = await asyncio.to_thread(coerce, obj, expected)
+        unknown = await off_loop(coerce, obj, expected, initializers=initializers)
     # Where unknown fields are not found by the decoder itself, those that are there twice come first.
     problems = duplicates + unknown if media == YAML or expected.is_custom else unknown + duplicates
     report(context, expected.gvk, problems, validation)
@@ -135,7 +137,8 @@ def _check_custom_kind(context: Context, obj: Object, gvk: GroupVersionKind, val
     kind, api_version = obj.get("kind") or "", obj.get("apiVersion") or ""
     if not kind:
         body = context.request.body
-        why = f"Object 'Kind' is missing in '{body.decode(errors='replace')}'"
+        shown = body[:ECHOED_BODY_BYTES].decode(errors="replace") + (" ..." if len(body) > ECHOED_BODY_BYTES else "")
+        why = f"Object 'Kind' is missing in '{shown}'"
         if validation != "Ignore":
             raise _unrecognized(gvk.kind, why, body)
         raise BadRequest(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}')
@@ -149,6 +152,7 @@ def _check_custom_kind(context: Context, obj: Object, gvk: GroupVersionKind, val
     if kind != gvk.kind:
         metadata = obj.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else ""
+        kind = kind[:ECHOED_BODY_BYTES]
         problem = invalid("kind", kind, f"must be {gvk.kind}")
         raise Invalid.of(GroupKind(gvk.group, kind), name if isinstance(name, str) else "", [problem])
 
@@ -186,23 +190,27 @@ def _version(api_version: str) -> str:
     return api_version.rpartition("/")[2]
 
 
-def coerce(obj: Object, expected: Expectation) -> list[str]:
+def coerce(obj: Object, expected: Expectation, *, initializers: bool = False) -> list[str]:
     """Bring a decoded object into its schema's shape, in place; returns what was unknown."""
     gvk = expected.gvk
     try:
-        return shape_up(obj, expected.schema)
+        return shape_up(obj, expected.schema, initializers=initializers)
     except TypeMismatch as error:
         raise BadRequest(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {error}') from None
 
 
-def shape_up(obj: Object, schema: ObjectSchema) -> list[str]:
+def shape_up(obj: Object, schema: ObjectSchema, *, initializers: bool = False) -> list[str]:
     """The same, raising what the schema raises; unknown fields come as complete texts.
 
-    An empty managedFields asks to forget them; in a custom object it is as good as none.
+    An empty managedFields asks to forget them; in a custom object it is as good as none. `initializers` is True if
+    `metadata.initializers` is a field: no schema has it.
     """
     metadata = obj.get("metadata")
     forgets = isinstance(metadata, dict) and metadata.get("managedFields") == []
+    pending = metadata.pop("initializers", None) if initializers and isinstance(metadata, dict) else None
     unknown = shape_up_metadata(obj, schema.coerce)
+    if pending is not None:
+        obj["metadata"]["initializers"] = coerce_initializers(pending)
     if forgets and not isinstance(schema, CustomSchema):
         obj["metadata"]["managedFields"] = [{}]
     return [f'unknown field "{path}"' for path in unknown]

@@ -14,6 +14,7 @@ from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import PROTOBUF, YAML, body_type
 from kapi.registry import write as writepath
 from kapi.registry.deletion import DeleteOptions, without_preconditions
+from kapi.registry.encoding import uid_of
 from kapi.registry.request import DELETE
 from kapi.schema.builtin.typed import TypeMismatch, kind_schema
 from kapi.server.handlers.decode import check_size
@@ -53,7 +54,7 @@ async def delete(context: Context) -> Response:
 def _success(context: Context, written: Written) -> Object:
     resource, item = context.served, written.item
     details: Object = {"name": item.name, "group": resource.group, "kind": resource.resource}
-    details["uid"] = resource.stored.decode(item)["metadata"].get("uid", "")
+    details["uid"] = uid_of(item.body)
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -69,11 +70,11 @@ async def delete_collection(context: Context) -> Response:
     options = await read_options(context)
     items, meta = await select(context, list_options(context.query, context.served, watch=False))
     write = new_write(context, DELETE, without_preconditions(options))
-    await _delete_all(write, items)
+    await delete_all(write, items)
     return await list_response(context, view, items, meta)
 
 
-async def _delete_all(write: Write, items: Sequence[ReadyItem]) -> None:
+async def delete_all(write: Write, items: Sequence[ReadyItem]) -> None:
     """Delete objects, many at a time. After an error none is begun; of several errors, the first object's is raised."""
     waiting = iter(enumerate(items))
     failures: dict[int, Exception] = {}

@@ -45,6 +45,8 @@ class ListOptions(NamedTuple):
     timeout_seconds: int
     bookmarks: bool
     initial_events: bool | None
+    includes_uninitialized: bool = False
+    """Objects that initializers have not finished are wanted too."""
 
     @property
     def selective(self) -> bool:
@@ -75,6 +77,7 @@ def list_options(query: Mapping[str, str], resource: Resource, *, watch: bool) -
         _integer(query, "timeoutSeconds"),
         is_true(query, "allowWatchBookmarks"),
         initial,
+        is_true(query, "includeUninitialized"),
     )
 
 
@@ -252,7 +255,7 @@ def write_options(query: Mapping[str, str], kind: str, *, applies: bool = False)
     if errors:
         raise Invalid.of(GroupKind(META, kind), "", errors)
     force = applies and is_true(query, "force")
-    return WriteOptions(dry_run == "All", manager, validation or "Warn", force, kind)
+    return WriteOptions(dry_run == "All", manager, validation or "Warn", force, kind, validation)
 
 
 def apply_options(query: Mapping[str, str]) -> WriteOptions:

@@ -8,7 +8,6 @@ its own copy of the patch.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import ApiError, BadRequest, Invalid, PlainError
@@ -20,11 +19,13 @@ from kapi.api.meta import GroupKind
 from kapi.api.patch import jsonpatch, strategicmerge
 from kapi.api.patch import mergepatch as patches
 from kapi.api.patch.mergepatch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kapi.base.offloop import off_loop
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 from kapi.codec.negotiate import patch_type
 from kapi.registry import write as writepath
 from kapi.registry.encoding import copy_of
+from kapi.registry.initializers import patching_initializers
 from kapi.registry.request import UPDATE
 from kapi.registry.write import Source
 from kapi.schema.builtin.typed import TypeMismatch
@@ -81,7 +82,7 @@ class _Patched(Source):
         """Apply the patch to the current state."""
         assert live is not None
         if self.off_loop:
-            patched = await asyncio.to_thread(self._apply, live(), self._validation)
+            patched = await off_loop(lambda: self._apply(live(), self._validation))
         else:
             patched = self._apply(live(), self._validation)
         check_name(self._context, patched["metadata"])
@@ -106,7 +107,10 @@ async def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object
         document, duplicates = await context.services.large.decode(_decode, request.body, media)
     if context.audit is not None:
         context.audit.request_patch(document)
+    initializers = context.services.catalog.initializers.is_active
     apply = _applier(media, document, schema)
+    if initializers and media == STRATEGIC_MERGE_PATCH:
+        apply = patching_initializers(apply, document)
     warned = False
     is_strategic = media == STRATEGIC_MERGE_PATCH
 
@@ -122,7 +126,13 @@ async def read_patch(context: Context, schema: ObjectSchema) -> Callable[[Object
             raise _undecodable(patched, "Object 'Kind' or 'apiVersion' is missing in the patched document")
         elif (patched.setdefault("kind", kind), patched.setdefault("apiVersion", api_version)) != (kind, api_version):
             raise _other_kind(context, patched, kind, api_version)
-        problems = (_convert(patched, schema, document) if is_strategic else _coerce(patched, schema)) + duplicates
+        try:
+            problems = shape_up(patched, schema, initializers=initializers) + duplicates
+        except TypeMismatch as error:
+            if is_strategic:
+                # kube-apiserver converts the result of a strategic merge to its type without encoding it first.
+                raise _unconvertible(document, error.conversion_message) from None
+            raise _undecodable(patched, str(error)) from None
         if problems and validation == "Strict":
             why = f"strict decoding error: {', '.join(problems)}"
             raise _unconvertible(document, why) if is_strategic else _undecodable(patched, why)
@@ -199,24 +209,9 @@ def _result(patched: Any) -> Object:
     return patched
 
 
-def _coerce(patched: Object, schema: ObjectSchema) -> list[str]:
-    try:
-        return shape_up(patched, schema)
-    except TypeMismatch as error:
-        raise _undecodable(patched, str(error)) from None
-
-
 def _undecodable(patched: Any, why: str) -> ApiError:
     """The result is not an object of its kind. kube-apiserver names neither kind nor object here."""
     return Invalid.of(GroupKind("", ""), "", [invalid("patch", json.encode(patched).decode(), why)])
-
-
-def _convert(patched: Object, schema: ObjectSchema, document: Object) -> list[str]:
-    """Coerce the result of a strategic merge, which kube-apiserver converts to its type without encoding it first."""
-    try:
-        return shape_up(patched, schema)
-    except TypeMismatch as error:
-        raise _unconvertible(document, error.conversion_message) from None
 
 
 def _check_type_meta(patched: Object, document: Object) -> None:

@@ -79,6 +79,7 @@ async def create_eviction(context: Context) -> Response:
     eviction = await read_object(context, expected, validation=options.field_validation)
     if eviction["metadata"].get("name", context.info.name) != context.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
+    match_namespace(context, eviction["metadata"])
     await writepath.admit(new_write(context, CREATE, options, kind=EVICTION), eviction)
     deletion = options_of(eviction.get("deleteOptions") or {})
     deletion = replace(deletion, dry_run=options.dry_run or deletion.dry_run)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kapi.api.errors import BadRequest, Expired, Timeout
+from kapi.api.errors import BadRequest, Expired, NotFound, Timeout
+from kapi.cache.itemindex import FEWEST_ITEMS
 from kapi.server.handlers.options import LATEST, ListOptions, Token, list_options, parse_token, revision_of
 from kapi.server.handlers.respond import list_response, object_response, view_for
+from kapi.server.handlers.selection import selector_of
 from kapi.server.handlers.views import ListMeta
+from kapi.server.requestinfo import is_true
 from kapi.storage.interface import Compacted, FutureRevision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kapi.cache.watchcache import Item
+    from kapi.cache.item import Item
+    from kapi.cache.selector import ItemSelector
     from kapi.registry.store import ReadyItem, Store
     from kapi.server.context import Context
     from kapi.server.transport.message import Response
@@ -53,7 +55,10 @@ async def get(context: Context) -> Response:
         latest = await hub.storage.latest()
         if latest > hub.revision:
             await wait_until(context, latest, LATEST_WAIT)
-    item = await context.served.stored.fetch(info.namespace, info.name)
+    store = context.served.stored
+    item = await store.fetch(info.namespace, info.name)
+    if item.is_uninitialized and not is_true(context.query, "includeUninitialized"):
+        raise NotFound.of(store.resource, info.name)
     return await object_response(context, 200, view.one(item))
 
 
@@ -75,11 +80,11 @@ async def select(context: Context, options: ListOptions) -> tuple[list[ReadyItem
 async def _select(context: Context, options: ListOptions) -> tuple[list[Item], ListMeta]:
     store = context.served.stored
     prefix = list_prefix(context)
-    matches = matcher(options, store)
+    selector = selector_of(options, store)
     if options.token:
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
-        return await _next_page(context, prefix, options, matches)
+        return await _next_page(context, prefix, options, selector)
     exact = options.match == "Exact" or (options.revision and options.limit > 0 and not options.match)
     if options.revision:
         await wait_until(context, options.revision)
@@ -88,9 +93,11 @@ async def _select(context: Context, options: ListOptions) -> tuple[list[Item], L
     if options.fields is not None:
         await store.ready_for_fields(prefix)
     if options.revision and exact and options.revision != store.hub.revision:
-        return await _at_revision(store, prefix, options, matches, Token(options.revision, "", _now(store)))
+        return await _at_revision(store, prefix, options, selector, Token(options.revision, "", _now(store)))
     limit = 0 if options.revision == 0 else options.limit
-    return await _latest(context, prefix, limit, matches, None)
+    if selector is not None:
+        await _index(context, selector)
+    return await _latest(context, prefix, limit, selector, None)
 
 
 def list_prefix(context: Context) -> str:
@@ -114,42 +121,43 @@ async def wait_for_latest(context: Context) -> None:
         await wait_until(context, revision, LATEST_WAIT)
 
 
-def matcher(options: ListOptions, store: Store) -> Callable[[Item], bool] | None:
-    """The selectors as one function; None when everything matches."""
-    labels, fields = options.labels, options.fields
-    if fields is None:
-        if labels is None:
-            return None
-        match_labels = labels.matches
-        return lambda item: match_labels(item.labels)
-    match_fields, values = fields.matches, store.field_values
-    if labels is None:
-        return lambda item: match_fields(values(item))
-    match_labels = labels.matches
-    return lambda item: match_labels(item.labels) and match_fields(values(item))
+async def _index(context: Context, selector: ItemSelector) -> None:
+    """Make an index that lists by this selector find their items with, if it is worth it."""
+    cache = context.served.stored.cache
+    index = cache.indexes.begin(selector, cache.hub.clock.monotonic()) if len(cache) >= FEWEST_ITEMS else None
+    if index is None:
+        return
+    try:
+        await context.services.turns.map(lambda item: index.take(cache.get(item.key)), cache.items())
+    except BaseException:
+        cache.indexes.drop(index)
+        raise
+    index.is_complete = True
 
 
 async def _latest(
-    context: Context, prefix: str, limit: int, matches: Callable[[Item], bool] | None, token: Token | None
+    context: Context, prefix: str, limit: int, selector: ItemSelector | None, token: Token | None
 ) -> tuple[list[Item], ListMeta]:
     """A page from the cache, as of now; `token` is that of a list that is continued."""
     store = context.served.stored
     revision, cache = store.hub.revision, store.cache
     first = prefix + token.start if token is not None else ""
-    page, remaining = cache.page(prefix, first, limit if matches is None and limit > 0 else len(cache))
-    if matches is not None:
+    if selector is None:
+        page, remaining = cache.page(prefix, first, limit if limit > 0 else len(cache))
+    else:
         # The items are those of this moment, whatever is written while they are selected. One more than the page needs
         # says that there is another page; how many items remain is not told when there is a selector.
-        page = await context.services.turns.select(matches, page, limit + 1 if limit > 0 else 0)
+        candidates = cache.candidates(prefix, first, selector)
+        page = await context.services.turns.select(selector.matches, candidates, limit + 1 if limit > 0 else 0)
         page, remaining = (page[:limit], len(page) - limit) if limit > 0 else (page, 0)
     if remaining <= 0:
         return page, ListMeta(revision)
     time = _now(store) if token is None else token.time
-    return _page(page, prefix, revision, time, remaining if matches is None else 0)
+    return _page(page, prefix, revision, time, remaining if selector is None else 0)
 
 
 async def _next_page(
-    context: Context, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None
+    context: Context, prefix: str, options: ListOptions, selector: ItemSelector | None
 ) -> tuple[list[Item], ListMeta]:
     store = context.served.stored
     token = parse_token(options.token)
@@ -161,8 +169,8 @@ async def _next_page(
     if options.fields is not None:
         await store.ready_for_fields(prefix)
     if token.revision in (LATEST, store.hub.revision):
-        return await _latest(context, prefix, options.limit, matches, token)
-    return await _at_revision(store, prefix, options, matches, token)
+        return await _latest(context, prefix, options.limit, selector, token)
+    return await _at_revision(store, prefix, options, selector, token)
 
 
 def _now(store: Store) -> int:
@@ -175,27 +183,27 @@ def _continue_expired(token: Token) -> Expired:
 
 
 async def _at_revision(
-    store: Store, prefix: str, options: ListOptions, matches: Callable[[Item], bool] | None, token: Token
+    store: Store, prefix: str, options: ListOptions, selector: ItemSelector | None, token: Token
 ) -> tuple[list[Item], ListMeta]:
     """A page from history, as of the token's revision; pages are filled up after filtering."""
     limit = max(options.limit, 0)
     found: list[Item] = []
     start = prefix + token.start if token.start else ""
     while True:
-        page = await _read(store, prefix, start, limit if matches is None else SCAN_PAGE, token)
+        page = await _read(store, prefix, start, limit if selector is None else SCAN_PAGE, token)
         items = [store.item_of(entry) for entry in page.entries]
         if options.fields is not None:
             await store.ready(items)
         for index, item in enumerate(items):
-            if matches is not None and not matches(item):
+            if selector is not None and not selector.matches(item):
                 continue
             if limit and len(found) == limit:
-                remaining = page.more + len(page.entries) - index if matches is None else 0
+                remaining = page.more + len(page.entries) - index if selector is None else 0
                 return _page(found, prefix, token.revision, token.time, remaining)
             found.append(item)
         if not page.more:
             return found, ListMeta(token.revision)
-        if matches is None and limit and len(found) == limit:
+        if selector is None and limit and len(found) == limit:
             return _page(found, prefix, token.revision, token.time, page.more)
         start = page.entries[-1].key + "\0"
 

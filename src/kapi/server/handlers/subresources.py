@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
-from kapi.api.errors import NotImplemented501
+from kapi.api.errors import Forbidden, InternalError, NotImplemented501
 from kapi.api.meta import GroupVersionKind
 from kapi.api.patch.mergepatch import APPLY_PATCH
 from kapi.cache.watchcache import Item, Selection
@@ -22,6 +22,7 @@ from kapi.registry.tables.custom import SCALE_TABLE
 from kapi.registry.updatescope import UpdateScope
 from kapi.registry.write import Replacement, Source
 from kapi.schema.builtin.typed import kind_schema
+from kapi.server.authz.attributes import attributes_of
 from kapi.server.handlers.apply import AppliedConfiguration, read_config
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import apply_options, write_options
@@ -198,28 +199,25 @@ class _ConnectOptions(NamedTuple):
     texts: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
-    defaults: tuple[str, ...] = ()
-    """Flags that are always set."""
 
     def read(self, query: str, rest: tuple[str, ...]) -> Object:
         """The options object of a request."""
         values = parse_qs(query, keep_blank_values=True)
         obj: Object = {"kind": self.kind, "apiVersion": "v1"}
         obj |= {name: True for name in self.flags if name in values and values[name][0].lower() not in ("false", "0")}
-        obj |= dict.fromkeys(self.defaults, True)
         obj |= {name: values[name][0] for name in self.texts if values.get(name, [""])[0]}
         obj |= {name: values.get(name) for name in self.lists}
         numbers: dict[str, Any] = {name: values[name] for name in self.numbers if name in values}
         obj |= {name: [int(one) for one in found if one.isdecimal()] for name, found in numbers.items()}
         if self.kind.endswith("ProxyOptions") and rest:
-            obj["path"] = "/".join(rest)
+            obj["path"] = f"/{'/'.join(rest)}"
         return obj
 
 
 _STREAMS = ("stdin", "stdout", "stderr", "tty")
 _CONNECT: Final = {
-    "pods/exec": _ConnectOptions("PodExecOptions", _STREAMS, ("container",), ("command",), (), ("stdout", "stderr")),
-    "pods/attach": _ConnectOptions("PodAttachOptions", _STREAMS, ("container",), (), (), ("stdout", "stderr")),
+    "pods/exec": _ConnectOptions("PodExecOptions", _STREAMS, ("container",), ("command",)),
+    "pods/attach": _ConnectOptions("PodAttachOptions", _STREAMS, ("container",)),
     "pods/portforward": _ConnectOptions("PodPortForwardOptions", numbers=("ports",)),
     "pods/proxy": _ConnectOptions("PodProxyOptions"),
     "services/proxy": _ConnectOptions("ServiceProxyOptions"),
@@ -233,7 +231,21 @@ async def connect(context: Context) -> Response:
     expected = _CONNECT[f"{info.resource}/{info.subresource}"]
     write = new_write(context, CONNECT, WriteOptions(), kind=GroupVersionKind("", "v1", expected.kind))
     await writepath.admit(write, expected.read(context.request.query, info.rest))
+    if info.resource == "pods" and info.subresource != "proxy":
+        await _require_create(context)
     return await no_kubelet(context)
+
+
+async def _require_create(context: Context) -> None:
+    """Refuse a user that may not create: a WebSocket is opened with GET, and can do the same as a POST."""
+    if context.info.verb == "create":
+        return
+    attributes = attributes_of(context.user, context.info)._replace(verb="create")
+    decision = await context.services.authorizer.authorize(attributes)
+    if decision.error and not decision.allowed:
+        raise InternalError.of(decision.error)
+    if not decision.allowed:
+        raise Forbidden.of(context.served.group_resource, context.info.name, decision.reason)
 
 
 async def no_kubelet(context: Context) -> Response:

@@ -21,14 +21,15 @@ from kapi.cache.watchcache import TooOld
 from kapi.cache.watcher import LARGE
 from kapi.codec import json
 from kapi.server.handlers.options import ListOptions, list_options
-from kapi.server.handlers.read import list_prefix, matcher, wait_for_latest, wait_until
+from kapi.server.handlers.read import list_prefix, wait_for_latest, wait_until
 from kapi.server.handlers.respond import watch_view_for
+from kapi.server.handlers.selection import selector_of
 from kapi.server.transport.memory import WATCH_BACKLOG, peer_name
 from kapi.server.transport.message import StreamResponse
 from kapi.server.transport.outgoing import SOCKET_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kapi.cache.watchcache import Event, Item, WatchCache
     from kapi.cache.watcher import Watcher
@@ -54,12 +55,12 @@ async def watch(context: Context) -> StreamResponse:
     """GET with watch=true; the answer is always 200, and a bad revision is answered with an ERROR event."""
     view = watch_view_for(context)
     options = list_options(context.query, context.served, watch=True)
-    _check_name(context, options)
+    check_name(context, options)
     session = _Session(context, options, view)
     return StreamResponse(200, [("Content-Type", "application/json")], session.run)
 
 
-def _check_name(context: Context, options: ListOptions) -> None:
+def check_name(context: Context, options: ListOptions) -> None:
     """Refuse a field selector that contradicts the name in an old `/watch/…/name` path."""
     name = context.info.name
     pinned = options.fields.requires_exact_match("metadata.name") if options.fields is not None else None
@@ -77,7 +78,7 @@ class _Session:
         self._prefix = list_prefix(context)
         self._store = context.served.stored
         self._cache: WatchCache = self._store.cache
-        self._matches = _named(matcher(options, self._store), context.info.name)
+        self._selector = selector_of(options, self._store, context.info.name)
         self._clock = context.services.clock
         self._turns = context.services.turns
         self._end = 0.0
@@ -89,24 +90,31 @@ class _Session:
         gauge = self._context.services.metrics.watching(self._context.served)
         gauge.inc()
         below = "" if self._prefix == self._cache.prefix else self._prefix
-        watcher = self._store.watcher(below, self._matches, self._view, stream)
+        watcher = self._store.watcher(
+            below,
+            self._selector,
+            self._view,
+            stream,
+            includes_uninitialized=self._options.includes_uninitialized,
+        )
         account = self._context.services.memory
         payer = peer_name(self._context.user, self._context.request.peer.address)
-        sender = _Sender(stream, self._turns, account.open(WATCH_BACKLOG, payer, lambda _reason: stream.abort()))
+        sender = Sender(stream, self._turns, account.open(WATCH_BACKLOG, payer, lambda _reason: stream.abort()))
         try:
             self._bookmarked = watcher.after = await self._begin(sender)
             seconds = self._options.timeout_seconds
             self._end = self._clock.monotonic() + (seconds if seconds > 0 else MIN_TIMEOUT * (1 + random.random()))  # noqa: S311
             while await self._catch_up(watcher, sender) and await self._follow(watcher, stream):
                 pass
+            self._cache.flush()
         except ApiError as error:
-            stream.write(b'{"type":"ERROR","object":%b}\n' % json.encode(error.status()))
+            stream.write(error_event(error))
         finally:
             self._cache.remove(watcher)
             sender.close()
             gauge.dec()
 
-    async def _begin(self, sender: _Sender) -> int:
+    async def _begin(self, sender: Sender) -> int:
         """Send the initial events if they are wanted; returns the revision to go on from."""
         options, hub = self._options, self._context.services.catalog.hub
         revision = options.revision or 0
@@ -123,11 +131,12 @@ class _Session:
             return hub.revision
         return revision
 
-    async def _send_initial(self, sender: _Sender, revision: int) -> None:
+    async def _send_initial(self, sender: Sender, revision: int) -> None:
         """Send the items of this moment as the client reads."""
         with Snapshot(self._cache, self._cache.items(self._prefix), revision) as snapshot:
             sender.hold(snapshot)
-            matches, encode, parts = self._matches, self._view.encode, self._view.event_parts
+            matches = None if self._selector is None else self._selector.matches
+            encode, parts = self._view.encode, self._view.event_parts
             for first in range(0, len(snapshot.items), SLICE):
                 for item in await self._store.ready(list(snapshot.items[first : first + SLICE])):
                     if matches is not None and not matches(item):
@@ -141,7 +150,7 @@ class _Session:
             await sender.flush()
         sender.hold(None)
 
-    async def _catch_up(self, watcher: Watcher, sender: _Sender) -> bool:
+    async def _catch_up(self, watcher: Watcher, sender: Sender) -> bool:
         """Send what happened since as the client reads; then join the live feed in the same step, without a gap.
 
         Returns False if the watch has ended.
@@ -162,7 +171,7 @@ class _Session:
             since = await self._send_events(watcher, sender, await watcher.prepare(events), events[-1].item.revision)
         return False
 
-    async def _send_events(self, watcher: Watcher, sender: _Sender, events: Sequence[Event], last: int) -> int:
+    async def _send_events(self, watcher: Watcher, sender: Sender, events: Sequence[Event], last: int) -> int:
         """Send events until the client does not keep up; returns the revision that was reached."""
         for index, event in enumerate(events):
             shown = watcher.shown(event)
@@ -208,6 +217,9 @@ class _Session:
             if pause > 0:
                 await asyncio.wait(waiting, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             now = self._clock.monotonic()
+            if bookmarks:
+                # What waits to be sent with others may make this watcher leave the feed.
+                self._cache.flush()
             if bookmarks and not any(one.done() for one in waiting):
                 self._bookmark(stream)
                 if end - now <= LAST_BOOKMARK:
@@ -221,14 +233,14 @@ class _Session:
         return [stream.closed] if custom is None else [stream.closed, custom.retired]
 
     def _bookmark(self, stream: Stream) -> None:
-        """Send the hub's revision if it has moved; every event up to it has been offered to this watcher."""
+        """Send the hub's revision if it has moved; every event up to it has been sent to this watcher."""
         revision = self._context.services.catalog.hub.revision
         if revision > self._bookmarked:
             stream.write(self._view.bookmark(revision, initial=False))
             self._bookmarked = revision
 
 
-class _Sender:
+class Sender:
     """Writes the events of one watch no faster than the client reads, in turns with the other watches."""
 
     def __init__(self, stream: Stream, turns: Turns, hold: Hold) -> None:
@@ -302,9 +314,6 @@ class _Sender:
         self._hold.release()
 
 
-def _named(matches: Callable[[Item], bool] | None, name: str) -> Callable[[Item], bool] | None:
-    if not name:
-        return matches
-    if matches is None:
-        return lambda item: item.name == name
-    return lambda item: item.name == name and matches(item)
+def error_event(error: ApiError) -> bytes:
+    """Return the event that ends a watch with an error."""
+    return b'{"type":"ERROR","object":%b}\n' % json.encode(error.status())

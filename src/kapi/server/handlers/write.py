@@ -12,6 +12,7 @@ from kapi.api.errors import BadRequest
 from kapi.api.objectmeta import MAX_FIELD_MANAGER_BYTES
 from kapi.registry import write as writepath
 from kapi.registry.deletion import DeleteOptions
+from kapi.registry.initializers import wait_until_initialized
 from kapi.registry.request import CREATE, UPDATE, Write
 from kapi.registry.write import Body, Replacement
 from kapi.server.authz.attributes import attributes_of
@@ -19,18 +20,22 @@ from kapi.server.authz.authorizer import require
 from kapi.server.handlers.decode import Expectation, read_object
 from kapi.server.handlers.options import write_options
 from kapi.server.handlers.respond import object_response, view_for
+from kapi.server.requestinfo import is_true
 
 if TYPE_CHECKING:
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.request import Admission, WriteOptions
     from kapi.registry.resource import Resource
-    from kapi.registry.store import Store
+    from kapi.registry.store import ReadyItem, Store
     from kapi.registry.updatescope import UpdateScope
+    from kapi.registry.write import Written
     from kapi.server.context import Context
     from kapi.server.transport.message import Response
 
 
 _MAX_CHARACTER_BYTES = 4
+INITIALIZATION_SECONDS = 30.0
+"""The time that a creation waits for initializers; the object stays, uninitialized, when it is up."""
 
 
 async def create(context: Context) -> Response:
@@ -40,7 +45,7 @@ async def create(context: Context) -> Response:
     obj = await read_object(context, _expected(context.served), validation=options.field_validation)
     match_namespace(context, obj["metadata"])
     written = await writepath.create(new_write(context, CREATE, options), Body(obj))
-    return await object_response(context, 201, view.one(written.item))
+    return await object_response(context, 201, view.one(await initialized(context, written)))
 
 
 async def update(context: Context) -> Response:
@@ -68,7 +73,8 @@ async def put(context: Context, scope: UpdateScope) -> Response:
         scope,
         may_create=partial(authorize_create, context) if creates else None,
     )
-    return await object_response(context, 201 if written.created else 200, view.one(written.item))
+    item = await initialized(context, written)
+    return await object_response(context, 201 if written.created else 200, view.one(item))
 
 
 def _expected(resource: Resource) -> Expectation:
@@ -110,6 +116,15 @@ def new_write(
         audit_annotations=context.audit_annotations,
         request_bytes=len(context.request.body),
     )
+
+
+async def initialized(context: Context, written: Written) -> ReadyItem:
+    """The item to respond with: that of a new object when its initializers have finished it."""
+    item = written.item
+    waits = item.is_uninitialized and written.created and item.revision  # a dry run has no revision
+    if not waits or is_true(context.query, "includeUninitialized"):
+        return item
+    return await wait_until_initialized(context.served.stored, item, INITIALIZATION_SECONDS)
 
 
 def _user_agent(context: Context) -> str:

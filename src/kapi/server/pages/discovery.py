@@ -3,6 +3,9 @@
 The aggregated documents are rendered from the catalog when first asked for and kept until it changes; then only the
 groups that changed are rendered again. An ETag lets clients ask whether anything did. The documents of the old form are
 small, one per group version, and made when asked for.
+
+Group versions of other API servers are among those of the catalog, all in the order of the priorities of their
+APIServices; without any, the catalog has that order already.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kapi.codec import json
 from kapi.registry.builtins import GROUPS
+from kapi.server.aggregation.priorities import default_priority, ordered
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kapi.api.meta import Object
     from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource, Subresource
+    from kapi.server.aggregation.aggregator import Aggregator
+    from kapi.server.aggregation.apiservices import RemoteAPIService
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -33,18 +41,19 @@ class _Fragment(NamedTuple):
 
 
 class _Document(NamedTuple):
-    """An aggregated document as of some state of the catalog."""
+    """An aggregated document as of some state of the catalog and of other servers."""
 
-    changes: int
+    changes: tuple[int, int, int]
     body: bytes
     etag: str
 
 
 class Discovery:
-    """The discovery documents of a catalog."""
+    """The discovery documents of a catalog, and of the servers that an aggregator knows."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, aggregator: Aggregator | None = None) -> None:
         self._catalog = catalog
+        self._aggregator = aggregator
         self._aggregated: dict[bool, _Document] = {}
         self._fragments: dict[str, _Fragment] = {}
 
@@ -58,31 +67,38 @@ class Discovery:
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
         }
 
+    def group_versions(self) -> dict[str, list[str]]:
+        """Return all groups and their versions, in the order of the aggregated form."""
+        groups = self._catalog.groups
+        if not self._remote:
+            return {group: list(versions) for group, versions in groups.items()}
+        assert self._aggregator is not None
+        own = {(group, version) for group, versions in groups.items() for version in versions}
+        return ordered(own | self._remote.keys(), self._aggregator.services.priorities)
+
     def group_list(self) -> Object:
         """GET /apis.
 
         Built-in groups come first. Custom ones follow in the order of the names their API services would have, which
         start with the version; the aggregated form orders them by group.
         """
-        groups = self._catalog.groups
+        groups = self.group_versions()
+        if self._remote:
+            found = [_group(group, versions) for group, versions in groups.items() if group]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
         custom = sorted((group for group in groups if group not in _BUILT_IN), key=self._first_service)
         order = [group for group in groups if group and group in _BUILT_IN] + custom
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [self._group(group) for group in order]}
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(group, groups[group]) for group in order]}
 
     def _first_service(self, group: str) -> str:
         return min(f"{version}.{group}" for version in self._catalog.groups[group])
 
     def group(self, group: str) -> Object | None:
         """GET /apis/<group>; None when there is none."""
-        if not group or group not in self._catalog.groups:
+        versions = self.group_versions().get(group)
+        if not group or versions is None:
             return None
-        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}
-
-    def _group(self, group: str) -> Object:
-        versions = [
-            {"groupVersion": f"{group}/{version}", "version": version} for version in self._catalog.groups[group]
-        ]
-        return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)}
 
     def resource_list(self, group: str, version: str) -> Object | None:
         """GET /api/v1 or /apis/<group>/<version>; None when there is none."""
@@ -106,17 +122,57 @@ class Discovery:
     def aggregated(self, *, core: bool) -> tuple[bytes, str]:
         """The document of /api (`core`) or /apis in one piece, and its ETag."""
         known = self._aggregated.get(core)
-        if known is None or known.changes != self._catalog.changes:
+        changes = self._changes
+        if known is None or known.changes != changes:
             body = b"".join((_HEAD, b",".join(self._refreshed(core=core)), b"]}\n"))
             etag = '"' + hashlib.sha512(body).hexdigest().upper() + '"'
-            known = self._aggregated[core] = _Document(self._catalog.changes, body, etag)
+            known = self._aggregated[core] = _Document(changes, body, etag)
         return known.body, known.etag
+
+    @property
+    def _changes(self) -> tuple[int, int, int]:
+        aggregator = self._aggregator
+        if aggregator is None:
+            return self._catalog.changes, 0, 0
+        return self._catalog.changes, aggregator.services.changes, aggregator.discovery.changes
+
+    @property
+    def _remote(self) -> Mapping[tuple[str, str], RemoteAPIService]:
+        """The group versions of other servers."""
+        return self._aggregator.services.remote if self._aggregator is not None else {}
 
     def _refreshed(self, *, core: bool) -> list[bytes]:
         """The groups of a document, encoded; those that did not change are not encoded again."""
         groups = self._catalog.groups
         self._fragments = {group: old for group, old in self._fragments.items() if group in groups}
-        return [self._fragment(group) for group in groups if (not group) is core]
+        if not self._remote:
+            return [self._fragment(group) for group in groups if (not group) is core]
+        shared = {group for group, _ in self._remote}
+        return [
+            self._shared_group(group, versions) if group in shared else self._fragment(group)
+            for group, versions in sorted(self.group_versions().items(), key=self._place)
+            if (not group) is core
+        ]
+
+    def _place(self, group: tuple[str, list[str]]) -> tuple[int, str]:
+        """The aggregated form has groups of the same priority in the order of their names."""
+        assert self._aggregator is not None
+        name, versions = group
+        known = self._aggregator.services.priorities
+        return -max((known.get((name, one)) or default_priority(name, one)).group for one in versions), name
+
+    def _shared_group(self, group: str, versions: list[str]) -> bytes:
+        """Return a group of which other servers have some or all versions, encoded."""
+        assert self._aggregator is not None
+        remote, discovery = self._remote, self._aggregator.discovery
+        local = self._catalog.groups.get(group, {})
+        entries = [
+            discovery.entry((group, version))
+            if (group, version) in remote
+            else _discovery_version(version, local[version])
+            for version in versions
+        ]
+        return json.encode({"metadata": {"name": group} if group else {}, "versions": entries})
 
     def _fragment(self, group: str) -> bytes:
         versions = self._catalog.groups[group]
@@ -140,6 +196,11 @@ class Discovery:
 
 _GOING = ("delete", "deletecollection", "get", "list", "watch")
 """The verbs of a kind whose definition is being deleted. Updates work, but clients should not rely on them."""
+
+
+def _group(group: str, versions: list[str]) -> Object:
+    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _is_terminating(resource: Resource) -> bool:
@@ -185,15 +246,16 @@ def _sub_entry(resource: Resource, sub: Subresource) -> Object:
 
 
 def _discovery_group(group: str, versions: dict[str, dict[str, Resource]]) -> Object:
-    entries = [
-        {
-            "version": version,
-            "resources": [_discovery_resource(resources[name]) for name in sorted(resources)],
-            "freshness": "Current",
-        }
-        for version, resources in versions.items()
-    ]
+    entries = [_discovery_version(version, resources) for version, resources in versions.items()]
     return {"metadata": {"name": group} if group else {}, "versions": entries}
+
+
+def _discovery_version(version: str, resources: dict[str, Resource]) -> Object:
+    return {
+        "version": version,
+        "resources": [_discovery_resource(resources[name]) for name in sorted(resources)],
+        "freshness": "Current",
+    }
 
 
 def _discovery_resource(resource: Resource) -> Object:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import platform
 import sys
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kapi.api.errors import MethodNotAllowed, NotFound, PageNotFound
 from kapi.base.version import VERSION
 from kapi.codec import json
+from kapi.registry.store import CATCH_UP_SECONDS
+from kapi.server.aggregation.proxy import DISCOVERY_SECONDS
 from kapi.server.authn.tokenissuer import DISCOVERY_PATH, KEYS_PATH
 from kapi.server.flowcontrol import report
 from kapi.server.handlers.respond import json_response, maybe_gzip, plain_only, wants_aggregated
@@ -18,6 +23,7 @@ from kapi.server.pages.discovery import AGGREGATED, Discovery
 from kapi.server.pages.openapi import OpenAPI
 from kapi.server.router import is_custom
 from kapi.server.transport.message import Response
+from kapi.storage.interface import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,11 +31,13 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.server.context import Context
     from kapi.server.services import Services
+    from kapi.server.transport.message import StreamResponse
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2"
 COMPATIBLE_MINOR = "36"
 YEAR = 365 * 24 * 3600
 
+_OF_RESOURCES = frozenset({"api", "apis", "openapi"})
 _PUBLIC = ("Cache-Control", "public, max-age=3600")
 """What is served to verify tokens is no secret, and keys are announced before they are used."""
 
@@ -39,28 +47,34 @@ class Pages:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.discovery = Discovery(services.catalog)
-        self.openapi = OpenAPI(services.catalog)
+        self.discovery = Discovery(services.catalog, services.aggregator)
+        aggregator = services.aggregator
+        self.openapi = OpenAPI(services.catalog, None if aggregator is None else aggregator.openapi)
         self._exact: dict[str, Callable[[Context], Awaitable[Response]]] = {
             "/": self._index,
             "/version": self._version,
             "/metrics": self._metrics,
             "/metrics/slis": self._slis,
-            "/api": self._api,
             "/apis": self._apis,
             "/openapi/v2": self._openapi_v2,
             "/openapi/v3": self._openapi_v3_index,
         }
+        if "" in services.catalog.groups:
+            self._exact["/api"] = self._api
         if services.token_issuer is not None and services.token_issuer.discovery("") is not None:
             self._exact |= {DISCOVERY_PATH: self._openid_configuration, KEYS_PATH: self._openid_keys}
 
-    async def __call__(self, context: Context) -> Response:
+    async def __call__(self, context: Context) -> Response | StreamResponse:
         """Answer a request that is not about a resource."""
         path = context.info.path
         first = path.split("/", 2)[1]
         if first in ("healthz", "livez", "readyz"):
             return self._services.health.answer(path, context.request.query)
+        if first in _OF_RESOURCES:
+            await self._catch_up()
         path = path.rstrip("/") or "/"
+        if (remote := self._remote(path)) is not None:
+            return await remote(context)
         page = self._exact.get(path)
         if page is None:
             page = self._below(path)
@@ -68,6 +82,30 @@ class Pages:
         if method != "GET" and not (method == "HEAD" and path.startswith(("/openapi/", "/metrics"))):
             raise MethodNotAllowed
         return await page(context)
+
+    async def _catch_up(self) -> None:
+        """Wait for definitions that other servers have acknowledged; discovery is served without them if it takes long.
+
+        kubectl reads discovery before anything else, also while the store does not answer.
+        """
+        hub = self._services.catalog.hub
+        with contextlib.suppress(TimeoutError, StorageError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                revision = await hub.storage.latest()
+                if revision > hub.revision:
+                    await hub.wait_for(revision, seconds=CATCH_UP_SECONDS)
+
+    def _remote(self, path: str) -> Callable[[Context], Awaitable[Response | StreamResponse]] | None:
+        """Return the way to the server of a group version; None if the path is not that of one, or is served here."""
+        aggregator = self._services.aggregator
+        if aggregator is None or not aggregator.services.remote:
+            return None
+        parts = path.strip("/").split("/")
+        key = (parts[1], parts[2]) if parts[0] == "apis" and len(parts) == 3 else ("", parts[-1])
+        if parts[0] not in ("api", "apis") or len(parts) != (3 if parts[0] == "apis" else 2):
+            return None
+        api = aggregator.services.remote.get(key)
+        return None if api is None else partial(aggregator.proxy.forward, api=api, seconds=DISCOVERY_SECONDS)
 
     def _below(self, path: str) -> Callable[[Context], Awaitable[Response]]:
         if path.startswith("/openapi/v3/"):
@@ -79,9 +117,8 @@ class Pages:
         raise PageNotFound
 
     async def _index(self, context: Context) -> Response:
-        groups = self._services.catalog.groups
         paths = {*self._exact, *self._services.health.paths()} - {"/"}
-        for group, versions in groups.items():
+        for group, versions in self.discovery.group_versions().items():
             root = f"/apis/{group}" if group else "/api"
             paths |= {root, *(f"{root}/{version}" for version in versions)}
         return json_response(context, 200, {"paths": sorted(paths)})
@@ -143,10 +180,12 @@ class Pages:
         document: Object | None
         if parts[0] == "api":
             document = self.discovery.resource_list("", parts[1]) if len(parts) == 2 else None
-        elif parts[1] not in self._services.catalog.groups:
-            raise PageNotFound
         elif len(parts) == 2:
             document = self.discovery.group(parts[1])
+            if document is None:
+                raise PageNotFound
+        elif parts[1] not in self._services.catalog.groups:
+            raise PageNotFound
         else:
             document = self.discovery.resource_list(parts[1], parts[2]) if len(parts) == 3 else None
         if document is None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from kapi.server.pages.requestmetrics import LATENCY_BUCKETS, RequestMetrics
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from prometheus_client import Metric
 
@@ -34,26 +36,8 @@ LAG_INTERVAL = 0.05
 """Seconds between two measurements of the event loop's lag: a stall is under-reported by at most this."""
 LAG_WINDOW = 60.0
 """The longest lag is reported for at least this many seconds."""
-MAX_SERIES = 10_000
-"""Label sets of requests; requests beyond are counted without the labels of their resource."""
 
-_VERBS = frozenset({"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection", "connect"})
-_MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "code")
-_LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-
-
-Labels = tuple[str, str, str, str, str]
-"""Verb, group, version, resource and sub-resource."""
-
-
-class _Series(NamedTuple):
-    """The counter and the histogram of requests with one set of labels and one status code."""
-
-    labels: Labels
-    increment: Callable[[], None]
-    observe: Callable[[float], None]
 
 
 class Metrics:
@@ -64,18 +48,8 @@ class Metrics:
         self.scraped = CollectorRegistry()
         """Collectors that read what belongs to the event loop at each scrape; the others have locks."""
         ProcessCollector(registry=self.registry)
-        self._requests = Counter("apiserver_request", "Requests answered.", _REQUEST_LABELS, registry=self.registry)
-        self._latency = Histogram(
-            "apiserver_request_duration_seconds",
-            "Time from the request being whole to its answer; watches are not in here.",
-            _REQUEST_LABELS[:-1],
-            buckets=_LATENCY_BUCKETS,
-            registry=self.registry,
-        )
-        inflight = Gauge(
-            "apiserver_current_inflight_requests", "Requests being answered.", ("request_kind",), registry=self.registry
-        )
-        self._inflight = {True: inflight.labels("mutating"), False: inflight.labels("readOnly")}
+        self.requests = RequestMetrics()
+        self.registry.register(self.requests)
         self._longrunning = Gauge(
             "apiserver_longrunning_requests", "Watches open.", ("group", "version", "resource"), registry=self.registry
         )
@@ -83,68 +57,16 @@ class Metrics:
         self._commit_seconds = Histogram(
             "kapi_storage_commit_seconds",
             "Time of a commit, fsync included.",
-            buckets=_LATENCY_BUCKETS,
+            buckets=LATENCY_BUCKETS,
             registry=self.registry,
         )
         self._batch = Histogram(
             "kapi_storage_batch_size", "Writes per commit.", buckets=_BATCH_BUCKETS, registry=self.registry
         )
         self.lag = LoopLag(self.registry)
-        # By label values and code, and not by Resource: a key must not keep the retired version of a definition alive.
-        self._series: dict[tuple[str, str, str, str, str, int], _Series] = {}
-        self._catalog: Catalog | None = None
         self._slis = CollectorRegistry()
 
     # -- requests ---------------------------------------------------------------------------------------------------
-
-    def begin(self, method: str) -> bool:
-        """Count a request in flight; returns what `end` takes as `mutating`."""
-        mutating = method in _MUTATING
-        self._inflight[mutating].inc()
-        return mutating
-
-    def end(
-        self, verb: str, resource: Resource | None, subresource: str, code: int, seconds: float, *, mutating: bool
-    ) -> None:
-        """Count a request that was answered, or cancelled (499)."""
-        self._inflight[mutating].dec()
-        if resource is None:
-            key = (verb, "", "", "", subresource, code)
-        else:
-            key = (verb, resource.group, resource.version, resource.resource, subresource, code)
-        series = self._series.get(key)
-        if series is None:
-            series = self._series_for(key, resource)
-        series.increment()
-        series.observe(seconds)
-
-    def _series_for(self, key: tuple[str, str, str, str, str, int], resource: Resource | None) -> _Series:
-        verb, group, version, name, subresource, code = key
-        known = verb in _VERBS and (not subresource or (resource is not None and subresource in resource.subresources))
-        if len(self._series) >= MAX_SERIES:
-            self._drop_unserved()
-        if len(self._series) >= MAX_SERIES:
-            known, group, version, name = False, "", "", ""
-        labels = (verb if verb in _VERBS else "other", group, version, name, subresource if known else "")
-        series = _Series(labels, self._requests.labels(*labels, code).inc, self._latency.labels(*labels).observe)
-        if known:
-            self._series[key] = series
-        return series
-
-    def _drop_unserved(self) -> None:
-        """Drop the series of resources that the catalog no longer has."""
-        if self._catalog is None:
-            return
-        gone = [key for key in self._series if key[3] and self._catalog.find(key[1], key[2], key[3]) is None]
-        dropped = set()
-        for key in gone:
-            series = self._series.pop(key)
-            self._requests.remove(*series.labels, key[5])
-            dropped.add(series.labels)
-        for labels in dropped:
-            self._latency.remove(*labels)
-        for group, version, name in {labels[1:4] for labels in dropped}:
-            self._longrunning.remove(group, version, name)
 
     def watching(self, resource: Resource) -> Gauge:
         """Return the gauge of open watches of a resource."""
@@ -160,7 +82,7 @@ class Metrics:
 
     def observe(self, catalog: Catalog, health: Health) -> None:
         """Report the counts of a catalog's caches and the results of health checks at each scrape."""
-        self._catalog = catalog
+        self.requests.catalog = catalog
         self.scraped.register(_Caches(catalog.hub))
         self._slis.register(health.results)
 
@@ -178,12 +100,12 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return the page /metrics."""
-        self._drop_unserved()
+        self.requests.drop_unserved(self._longrunning.remove)
         return generate_latest(self.registry) + generate_latest(self.scraped)
 
     async def page(self) -> bytes:
         """Return the page /metrics, and do not hold the event loop: the series of requests can be thousands."""
-        self._drop_unserved()
+        self.requests.drop_unserved(self._longrunning.remove)
         return await asyncio.to_thread(generate_latest, self.registry) + generate_latest(self.scraped)
 
     def render_slis(self) -> bytes:
@@ -196,7 +118,7 @@ class LoopLag:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._observe = Histogram(
-            "kapi_event_loop_lag_seconds", "How late the event loop was.", buckets=_LATENCY_BUCKETS, registry=registry
+            "kapi_event_loop_lag_seconds", "How late the event loop was.", buckets=LATENCY_BUCKETS, registry=registry
         ).observe
         longest = Gauge(
             "kapi_event_loop_lag_longest_seconds",

@@ -3,7 +3,7 @@
 A document's hash is taken from what it is made of (the generated schemas, the catalog's rows, the fingerprints of
 custom kinds), not from its bytes, so that the index costs little and a document is built only when a client asks for
 it; then off the event loop, and kept compressed. When a definition changes, the hashes change at once, and of what was
-built only the group versions it belongs to are built again.
+built only the group versions it belongs to are built again. Those of other API servers are what these have sent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kapi.codec import json
 from kapi.schema.builtin import definitions as builtin
 from kapi.schema.openapi import components, custom, v2, v2_protobuf, v3
 from kapi.schema.openapi.served import ServedResource, Subresource
+from kapi.server.aggregation.openapi import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource
+    from kapi.server.aggregation.openapi import Description, RemoteOpenAPI
 
 KEPT_BYTES = 4 * 1024 * 1024
 """The size of the cache of v3 documents, compressed. All built-in ones fit; a thousand custom ones may not."""
@@ -46,12 +48,13 @@ class _Packed(NamedTuple):
 
 
 class OpenAPI:
-    """The documents of a catalog."""
+    """The documents of a catalog, and of other servers."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, remote: RemoteOpenAPI | None = None) -> None:
         self._catalog = catalog
-        self._seen = -1
-        """The state of the catalog that the hashes are of."""
+        self._remote = remote
+        self._seen = (-1, -1)
+        """The state of the catalog and of other servers that the hashes are of."""
         self._hashes: dict[str, str] = {}
         self._v2_hash = ""
         self._documents: dict[str, tuple[str, bytes]] = {}
@@ -73,15 +76,20 @@ class OpenAPI:
         return self._v2_hash
 
     def _refresh(self) -> None:
-        if self._seen == self._catalog.changes:
+        current = (self._catalog.changes, 0 if self._remote is None else self._remote.changes)
+        if self._seen == current:
             return
-        self._seen = self._catalog.changes
+        self._seen = current
         self._hashes = {
             v3.key(GroupVersion(group, version)): _hash(resources.values())
             for group, versions in self._catalog.groups.items()
             for version, resources in versions.items()
         }
-        every = "".join(f"{key}={value}\n" for key, value in sorted(self._hashes.items()))
+        parts = dict(self._hashes)
+        if self._remote is not None:
+            self._hashes |= {key: found.hash for key, found in self._remote.v3.items()}
+            parts |= {key: found.hash for key, found in self._remote.v2.items()}
+        every = "".join(f"{key}={value}\n" for key, value in sorted(parts.items()))
         self._v2_hash = hashlib.sha512(every.encode()).hexdigest().upper()
         self._documents = {key: kept for key, kept in self._documents.items() if kept[0] == self._hashes.get(key)}
 
@@ -92,6 +100,8 @@ class OpenAPI:
     async def v3_document(self, key: str) -> bytes:
         """GET /openapi/v3/<key>; the key must be in `hashes`."""
         known = self.hashes[key]
+        if self._remote is not None and (found := self._remote.v3.get(key)) is not None:
+            return await asyncio.to_thread(zlib.decompress, found.content)
         group, _, version = key.removeprefix("apis/").removeprefix("api/").rpartition("/")
         resources = list(self._catalog.groups[group][version].values())
         async with self._v3_lock:
@@ -117,10 +127,17 @@ class OpenAPI:
                 if key not in parts or parts[key].hash != known:
                     # One at a time: between two of them the event loop gets its turn.
                     parts[key] = await asyncio.to_thread(_pack, known, resources, protobuf)
+            for key, found in self._remote_parts().items():
+                if key not in parts or parts[key].hash != found.hash:
+                    parts[key] = await asyncio.to_thread(_pack_remote, found, protobuf)
+                wanted[key] = (found.hash, [])
             for key in parts.keys() - wanted.keys():
                 del parts[key]
             current = [parts[key] for key in wanted]
         return await asyncio.to_thread(_join, current, protobuf)
+
+    def _remote_parts(self) -> dict[str, Description]:
+        return {} if self._remote is None else self._remote.v2
 
     def _v2_parts(self) -> dict[str, tuple[str, list[Resource]]]:
         """The parts of the v2 document: all built-in kinds, and custom ones by group version."""
@@ -174,6 +191,16 @@ def _pack(known: str, resources: list[Resource], protobuf: bool) -> _Packed:
     part = v2.custom_part(described, definitions) if definitions else v2.builtin_part(described)
     entries = v2_protobuf.entries(part) if protobuf else v2.entries(part)
     return _Packed(known, len(entries.paths), zlib.compress(entries.paths + entries.definitions))
+
+
+def _pack_remote(found: Description, protobuf: bool) -> _Packed:
+    part = unpacked(found)
+    try:
+        entries = v2_protobuf.entries(part) if protobuf else v2.entries(part)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # Something that the format of protobuf has no place for, or we do not know; the form in JSON has it.
+        entries = v2.Entries(b"", b"")
+    return _Packed(found.hash, len(entries.paths), zlib.compress(entries.paths + entries.definitions))
 
 
 def _join(parts: list[_Packed], protobuf: bool) -> bytes:

@@ -61,7 +61,12 @@ class Arrival:
                     self.is_awaited = False
                     self._receiver.body_received()
         if self._error is not None:
-            raise self._error
+            # A traceback refers to frames, these to the request, and it to this: no cycle must be left.
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error
 
     def finish(self) -> None:
         """The request is whole."""

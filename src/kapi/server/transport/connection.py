@@ -20,8 +20,9 @@ from kapi.server.transport.deadline import Deadline
 from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestReader
 from kapi.server.transport.limits import KIB
 from kapi.server.transport.memory import REQUEST, peer_name
-from kapi.server.transport.message import Body, Peer, Response, StreamResponse
+from kapi.server.transport.message import Body, Peer, Response, StreamResponse, UpgradeResponse
 from kapi.server.transport.outgoing import SEND_BUFFER, STREAM_BUFFER, Outgoing, WholeBody
+from kapi.server.transport.stream import ConnectionStream, ConnectionTunnel
 
 if TYPE_CHECKING:
     from kapi.api.user import User
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kapi.server.transport.limits import Limits
     from kapi.server.transport.memory import Hold, MemoryAccount
     from kapi.server.transport.message import Handler, Request
+    from kapi.server.transport.readturns import ReadTurns
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +57,18 @@ class Owner(Protocol):
         ...
 
     @property
+    def reads(self) -> ReadTurns:
+        """Whose turn it is to be read."""
+        ...
+
+    @property
     def draining(self) -> bool:
         """True if the server is shutting down."""
+        ...
+
+    @property
+    def retiring(self) -> bool:
+        """True if every connection is closed with its next response."""
         ...
 
     def admit(self, connection: Connection, address: str) -> bool:
@@ -93,6 +105,7 @@ class Connection(asyncio.Protocol):
         "_lost",
         "_owner",
         "_payer",
+        "_peer",
         "_phase",
         "_phase_since",
         "_reader",
@@ -104,6 +117,7 @@ class Connection(asyncio.Protocol):
         "_tls",
         "_transport",
         "_waiter",
+        "_waits_for_turn",
         "_writers",
     )
 
@@ -115,7 +129,7 @@ class Connection(asyncio.Protocol):
         """The task waits here while there is no request."""
         self._writers: list[asyncio.Future[None]] = []
         """Futures of writers that wait for space in the send buffer."""
-        self._stream: _ConnectionStream | None = None
+        self._stream: ConnectionStream | None = None
         self._phase = (0, IDLE)
         """Which request we wait for, and which part of it; the deadline is counted from the start of this."""
         self._phase_since = 0.0
@@ -128,6 +142,8 @@ class Connection(asyncio.Protocol):
         """Bytes that came when no request was wanted."""
         self._full = False
         self._reading = True
+        """False while input is not wanted; what `ReadTurns` has paused is wanted."""
+        self._waits_for_turn = False
         self._eof = False
         self._lost = False
         self._closing = False
@@ -145,6 +161,7 @@ class Connection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         certificates = client_certificates(tls) if tls is not None else ()
         peer = Peer(address[0] if isinstance(address, tuple) else "unix", certificates)
+        self._peer = peer
         self._payer = peer_name(None, peer.address)
         self._reader = RequestReader(peer, self._owner.limits)
         if not self._owner.admit(self, peer.address):
@@ -156,10 +173,13 @@ class Connection(asyncio.Protocol):
         """Input from the peer."""
         reader = self._reader
         if reader.ended or self._stream is not None:
+            if isinstance(self._stream, ConnectionTunnel):
+                self._stream.on_data(data)
+                return
             self._count_surplus(len(data))
         reader.feed(data)
         if reader.state != IDLE or reader.body_size > self._owner.limits.free:
-            self._keep()
+            self._keep(len(data))
         if reader.held and self._reading and self._stream is None:
             self._reading = False
             self._transport.pause_reading()
@@ -182,6 +202,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone."""
         self._lost = True
+        if self._peer.lost is not None:
+            self._peer.lost()
         self._deadline.cancel()
         self._abandon_body()
         self.resume_writing()
@@ -268,13 +290,21 @@ class Connection(asyncio.Protocol):
             usable = usable and request.arrival.is_whole and not request.oversized
         try:
             if self.is_gone:
+                if isinstance(response, Response) and isinstance(response.body, Body):
+                    response.body.drop()
                 return False
-            if self._eof or owner.draining:
+            if self._eof or owner.retiring:
                 # Requests pipelined behind this one have been accepted; the last response closes the connection.
                 usable = usable and bool(self._reader.queue)
+            if isinstance(response, UpgradeResponse):
+                return await self._switch(response)
             if isinstance(response, StreamResponse):
                 return await self._send_stream(response, request, usable=usable, chunked=modern)
             return await self._send(response, request, usable=usable, modern=modern)
+        except ConnectionError as error:
+            log.info("the response to %s %s breaks off: %s", request.method, request.path, error)
+            self._transport.abort()
+            return False
         except Exception:
             log.exception("sending the response to %s %s failed", request.method, request.path)
             self._transport.abort()
@@ -341,7 +371,8 @@ class Connection(asyncio.Protocol):
             self._hold.release()
         self._reader.close()
         self._deadline.close()
-        del self._transport
+        # A task that was cancelled keeps the error, whose traceback refers to the frames of this connection.
+        del self._transport, self._task
 
     # Reading.
 
@@ -360,8 +391,11 @@ class Connection(asyncio.Protocol):
             allowed = limits.head_timeout if reader.state == HEAD else limits.idle_timeout
             self._deadline.set(self._phase_since + allowed)
 
-    def _keep(self) -> None:
-        """Account for a request that is not whole, or large; one with a long body is handed over before it is whole."""
+    def _keep(self, size: int) -> None:
+        """Account for a request that is not whole, or large; one with a long body is handed over before it is whole.
+
+        `size` is that of the last read.
+        """
         reader = self._reader
         if reader.early and reader.state == BODY:
             self._arrival = Arrival(self)
@@ -373,6 +407,15 @@ class Connection(asyncio.Protocol):
         self._charge()
         if self._arrival is not None and self._arrival.is_awaited and not self._reader.ended:
             self._await_rest()
+        if self._reading and self._stream is None and self._owner.reads.count(self, size):
+            self._waits_for_turn = True
+            self._transport.pause_reading()
+
+    def read_again(self) -> None:
+        """It is this connection's turn to be read."""
+        self._waits_for_turn = False
+        if self._reading and not self.is_gone:
+            self._transport.resume_reading()
 
     def receive_body(self, user: User) -> None:
         """Read the body of the request that is being handled, on the account of this user."""
@@ -438,7 +481,8 @@ class Connection(asyncio.Protocol):
         unwanted = self._arrival is not None and self._arrival.is_unwanted
         if self._stream is not None or not (self._reader.held or unwanted):
             self._reading = True
-            self._transport.resume_reading()
+            if not self._waits_for_turn:
+                self._transport.resume_reading()
 
     def _count_surplus(self, size: int) -> None:
         """Bound what is read for no use: it must neither keep us busy nor fill memory."""
@@ -516,7 +560,7 @@ class Connection(asyncio.Protocol):
         )
         if request.method == "HEAD":
             return usable
-        stream = self._stream = _ConnectionStream(self, self._transport, self._loop.create_future(), chunked=chunked)
+        stream = self._stream = ConnectionStream(self, self._transport, self._loop.create_future(), chunked=chunked)
         if self._eof or self._owner.draining:
             stream.end()
         if not self._reading:
@@ -536,6 +580,36 @@ class Connection(asyncio.Protocol):
         await self.wait_for_space()
         return usable and not self._owner.draining
 
+    async def _switch(self, response: UpgradeResponse) -> bool:
+        """End HTTP on this connection: what comes from now on is for the response; returns False."""
+        reader = self._reader
+        if reader.state != IDLE or reader.queue or reader.held:
+            refusal = Refusal(
+                400, "a request that asks for an upgrade must not be followed by anything before the answer"
+            )
+            body = refusal.body()
+            self._transport.write(wire.head(refusal.code, wire.JSON, len(body), close=True) + body)
+            return False
+        reader.stop()
+        self._transport.write(wire.head(response.status, response.headers, None, close=False))
+        tunnel = ConnectionTunnel(self, self._transport, self._loop.create_future(), chunked=False)
+        self._stream = tunnel
+        if self._eof or self._owner.draining:
+            tunnel.end()
+        try:
+            await response.run(tunnel)
+        finally:
+            # What is still read has no reader: it is counted and thrown away, and never taken for a request.
+            self._stream = None
+            tunnel.end()
+        return False
+
+    def set_reading(self, wanted: bool) -> None:
+        """Read from the peer, or let it wait."""
+        if wanted is not self._reading and not self.is_gone:
+            self._reading = wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+
     async def wait_for_space(self) -> None:
         """Wait until the send buffer has space or the peer is gone; a peer that takes too long is dropped."""
         if not self._full or self._lost:
@@ -554,49 +628,3 @@ class Connection(asyncio.Protocol):
             if not writer.done():
                 writer.set_result(None)
         self._writers.clear()
-
-
-class _ConnectionStream:
-    """The `Stream` of a connection: each write is one chunk, or plain bytes for HTTP/1.0."""
-
-    __slots__ = ("_chunked", "_connection", "_transport", "closed")
-
-    def __init__(
-        self, connection: Connection, transport: asyncio.Transport, closed: asyncio.Future[None], *, chunked: bool
-    ) -> None:
-        self._connection = connection
-        self._transport = transport
-        self._chunked = chunked
-        self.closed = closed
-
-    @property
-    def pending(self) -> int:
-        """Bytes the peer has not taken."""
-        return self._transport.get_write_buffer_size()
-
-    @property
-    def is_full(self) -> bool:
-        """True while the send buffer is full."""
-        return self._connection.is_full
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Send one chunk. An empty one would mean the end, so it is not sent."""
-        if not data or self.closed.done():
-            return
-        self._transport.write(wire.chunk(data) if self._chunked else data)
-
-    async def drain(self) -> None:
-        """Wait for space in the send buffer, or for the stream to be closed."""
-        if not self.closed.done():
-            await self._connection.wait_for_space()
-
-    def abort(self) -> None:
-        """Drop the connection."""
-        self.end()
-        self._transport.abort()
-
-    def end(self) -> None:
-        """Tell the writer to stop."""
-        if not self.closed.done():
-            self.closed.set_result(None)
-        self._connection.release_writers()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from kapi.api.limits import MIB
 from kapi.server.transport import wire
 from kapi.server.transport.limits import Limits
-from kapi.server.transport.message import Body, Peer, Request, StreamResponse
+from kapi.server.transport.message import Body, Peer, Request, StreamResponse, UpgradeResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -91,7 +91,7 @@ class InProcessTransport:
         self._peer = Peer("in-process", local=(user, groups))
         self._limits = limits or Limits()
         self._buffer = buffer
-        self._pipes: set[_Pipe] = set()
+        self._pipes: dict[_Pipe, None] = {}  # in the order in which they were opened
 
     def acting_as(self, user: str, groups: tuple[str, ...] = ()) -> InProcessTransport:
         """Return a transport to the same handler for another user."""
@@ -117,16 +117,22 @@ class InProcessTransport:
         except Exception:
             log.exception("handling %s %s failed", method, path)
             response = wire.failure()
+        if isinstance(response, UpgradeResponse):
+            response.end()
+            return Reply(501, wire.JSON, b"{}")
         if isinstance(response, StreamResponse):
             if method == "HEAD":
                 response.end()
                 return Reply(response.status, response.headers, b"")
             pipe = _Pipe(self._buffer, self._limits.stream_stop)
-            self._pipes.add(pipe)
-            pipe.start(response, self._pipes.discard)
+            self._pipes[pipe] = None
+            pipe.start(response, self._closed)
             return Reply(response.status, response.headers, pipe)
         whole = b"" if method == "HEAD" else await _whole(response.body)
         return Reply(response.status, response.headers, whole)
+
+    def _closed(self, pipe: _Pipe) -> None:
+        self._pipes.pop(pipe, None)
 
     async def close(self) -> None:
         """End all streams cleanly: their writers are told, their readers get what was written."""
@@ -197,6 +203,18 @@ class _Pipe:
             self.abort()
         elif self.pending >= _HIGH:
             self._writable.clear()
+
+    framing: object = None
+    """Chunks are handed over as they are."""
+
+    def frame(self, data: bytes) -> bytes:
+        """What `write` would hand over."""
+        return data
+
+    def write_framed(self, framed: bytes) -> bool:
+        """Hand over what `frame` returned; returns True if the reader has not caught up."""
+        self.write(framed)
+        return self.is_full
 
     async def drain(self) -> None:
         """Wait until the reader has caught up, or has gone."""

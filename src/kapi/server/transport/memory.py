@@ -25,15 +25,12 @@ are.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Self
 
 from kapi.api.errors import TooManyRequests
-from kapi.api.limits import MIB
 from kapi.api.user import ANONYMOUS
-from kapi.base.malloc import trim
 from kapi.server.transport.limits import Limits
 
 if TYPE_CHECKING:
@@ -54,10 +51,6 @@ OVER_PEER_BUDGET: Final = "peer-budget"
 """The reason of a closure: the peer holds more than one peer may."""
 OVER_TOTAL_BUDGET: Final = "total-budget"
 """The reason of a closure: all peers together hold more than they may."""
-
-TRIM_INTERVAL: Final = 5.0
-TRIM_BYTES: Final = 32 * MIB
-"""Released bytes after which it is worth milliseconds to give memory back to the system."""
 
 _RETRY_SECONDS: Final = 1
 
@@ -135,7 +128,6 @@ class Hold:
     def _add(self, change: int) -> None:
         account = self._account
         account.used += change
-        account.peak = max(account.peak, account.used)
         account.by_kind[self.kind] += change
         self.peer.used += change
         if self.is_pinned:
@@ -188,10 +180,6 @@ class MemoryAccount:
         self.per_peer = limits.held_per_peer
         """The budget of one peer."""
         self.used = 0
-        self.peak = 0
-        """The most that was used since `keep_trimmed` last looked."""
-        self.freed = 0
-        """Bytes that were freed and never charged, such as the buffers of connections that were closed."""
         self.pinned = 0
         """The part of `used` that waits for the server and cannot be freed by closing a hold."""
         self.by_kind = dict.fromkeys(KINDS, 0)
@@ -228,15 +216,6 @@ class MemoryAccount:
                 "the server is handling too many large requests, please try again later",
                 details={"retryAfterSeconds": _RETRY_SECONDS},
             )
-
-    async def keep_trimmed(self) -> None:
-        """Give the memory of released holds back to the system after each burst, until cancelled."""
-        while True:
-            await asyncio.sleep(TRIM_INTERVAL)
-            fallen, self.peak, self.freed = self.peak - self.used + self.freed, self.used, 0
-            if fallen >= TRIM_BYTES:
-                # In a thread: a call to the C library lets go of the interpreter's lock.
-                await asyncio.to_thread(trim)
 
     # Called by holds.
 

@@ -7,7 +7,7 @@ transport does the same without a socket. Nothing here parses or decides.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,7 +26,7 @@ class Peer:
     and nothing else. `local` is set only by the in-process transport: the name and groups it acts as.
     """
 
-    __slots__ = ("address", "certificates", "identity", "local", "proxy")
+    __slots__ = ("address", "certificates", "identity", "local", "lost", "proxy")
 
     def __init__(
         self, address: str, certificates: tuple[bytes, ...] = (), local: tuple[str, tuple[str, ...]] | None = None
@@ -38,6 +38,12 @@ class Peer:
         """The user that the certificate names, and its end; set by authentication, at the first request."""
         self.proxy: Any = None
         """The same for a front proxy, whose headers name the user of each request."""
+        self.lost: Callable[[], None] | None = None
+        """Called by the transport when the connection is lost."""
+
+    def when_lost(self, call: Callable[[], None] | None) -> None:
+        """Have a function called when the connection is lost, instead of the one before; None for none."""
+        self.lost = call
 
 
 class Request:
@@ -90,8 +96,14 @@ class Body:
         return 0
 
     def pieces(self) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the body; called once. A next piece is asked for when the peer has taken most of the last."""
+        """Yield the body; called once. A next piece is asked for when the peer has taken most of the last.
+
+        ConnectionError drops the connection: the rest of the body is lost.
+        """
         raise NotImplementedError
+
+    def drop(self) -> None:
+        """Release what the body holds, because it will not be sent; `pieces` is not called then."""
 
 
 class Response:
@@ -142,12 +154,35 @@ class Stream(Protocol):
         """Send one chunk; after the stream is closed this does nothing."""
         ...
 
+    @property
+    def framing(self) -> object:
+        """Equal for streams that frame the same bytes in the same way."""
+        ...
+
+    def frame(self, data: bytes) -> bytes:
+        """What `write` would send for some bytes that are not empty, to be sent to several streams."""
+        ...
+
+    def write_framed(self, framed: bytes) -> bool:
+        """Send what `frame` of a stream of the same framing returned; returns True if the send buffer is full then."""
+        ...
+
     async def drain(self) -> None:
         """Wait until the send buffer has space again, or the stream is closed."""
         ...
 
     def abort(self) -> None:
         """Drop the connection now, with what is pending."""
+        ...
+
+
+class Tunnel(Stream, Protocol):
+    """Both ends of a connection that has left HTTP: what the peer sends is handed to `on_data`."""
+
+    on_data: Callable[[bytes], None]
+
+    def set_reading(self, wanted: bool) -> None:
+        """Read what the peer sends, or let it wait."""
         ...
 
 
@@ -179,6 +214,18 @@ class StreamResponse:
                 hook()
             except Exception:
                 log.exception("a hook at the end of a stream failed")
+
+
+class UpgradeResponse(StreamResponse):
+    """A response that ends HTTP on its connection: its headers, then bytes in both directions until `run` returns.
+
+    A peer that has sent more than the request must not expect that to be taken for the other protocol. It gets 400.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, headers: list[tuple[str, str]], run: Callable[[Tunnel], Awaitable[None]]) -> None:
+        super().__init__(101, headers, cast("Callable[[Stream], Awaitable[None]]", run))
 
 
 class Handler(Protocol):

@@ -15,21 +15,19 @@ import os
 import socket
 import stat
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kapi.server.transport.acceptor import Acceptor
 from kapi.server.transport.connection import Connection
-from kapi.server.transport.limits import KIB, Limits
+from kapi.server.transport.limits import Limits
 from kapi.server.transport.memory import MemoryAccount
+from kapi.server.transport.readturns import ReadTurns
 
 if TYPE_CHECKING:
     import ssl
     from pathlib import Path
 
     from kapi.server.transport.message import Handler
-
-_CONNECTION_BYTES: Final = 32 * KIB
-"""What an idle TLS connection takes, measured."""
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +50,18 @@ class Server:
         unix: Path | None = None,
         limits: Limits | None = None,
         memory: MemoryAccount | None = None,
+        shares_port: bool = False,
     ) -> None:
         if host is None and unix is None:
             raise ValueError("a server needs a host, a unix socket path, or both")
         self.handler = handler
         self.limits = limits or Limits()
         self.memory = memory or MemoryAccount(self.limits)
+        self.reads = ReadTurns()
         self.draining = False
+        self.retiring = False
+        """True if every connection is closed with the response to its next request."""
+        self._shares_port = shares_port
         self.port = port
         self._host = host
         self._tls = tls
@@ -91,6 +94,13 @@ class Server:
         except BaseException:
             await self.close()
             raise
+
+    def retire(self) -> None:
+        """Send clients elsewhere: each connection is closed with its next response, and new ones are still accepted.
+
+        A connection that is closed while it is idle may have a request on its way, which its client then has to repeat.
+        """
+        self.retiring = True
 
     async def drain(self, grace: float) -> None:
         """Stop accepting, give what has begun up to `grace` seconds to end, then end it."""
@@ -131,7 +141,6 @@ class Server:
         """The connection is gone."""
         address = self._connections.pop(connection, None)
         if address is not None:
-            self.memory.freed += _CONNECTION_BYTES
             self._by_address[address] -= 1
             if not self._by_address[address]:
                 del self._by_address[address]
@@ -164,7 +173,7 @@ class Server:
         )
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
             try:
-                sock = _bind_tcp(family, (address[0], self.port, *address[2:]))
+                sock = bind_tcp(family, (address[0], self.port, *address[2:]), shares_port=self._shares_port)
             except OSError as error:
                 # A host name may stand for addresses this machine does not have, such as ::1 where IPv6 is off.
                 if self._acceptors and error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
@@ -177,7 +186,7 @@ class Server:
         self._acceptors.append(Acceptor(self, sock, lambda: Connection(self), tls))
 
     def _stop_listening(self) -> None:
-        self.draining = True
+        self.draining = self.retiring = True
         for acceptor in self._acceptors:
             acceptor.close()
         if self._unix is not None and self._acceptors:
@@ -193,12 +202,15 @@ class Server:
                 await self._empty
 
 
-def _bind_tcp(family: int, address: tuple[str | int, ...]) -> socket.socket:
+def bind_tcp(family: int, address: tuple[str | int, ...], *, shares_port: bool = False) -> socket.socket:
+    """A socket that is bound to an address, which other processes may bind, too, if they share the port."""
     # Named as TCP, because asyncio turns off Nagle's delay only on sockets that say so.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.api.go.text import quote
 from kapi.api.go.types import TYPE_META, json_type, unmarshal_error
-from kapi.codec import json
+from kapi.api.limits import YAML_OFF_LOOP_BYTES
+from kapi.codec import json, yaml
 from kapi.codec.errors import DecodeError
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
-    from kapi.base.http import Answer
+    from kapi.base.httpconnection import Answer
 
 JSON = "application/json"
 QUOTED_BYTES = 2048
@@ -47,7 +48,7 @@ def document(answer: Answer) -> Object:
         kind = answer.content_type or JSON
         raise Refused(f"0-length response with status code: {answer.status} and content type: {kind}")
     try:
-        value = json.decode(answer.body)
+        value = _decoded(answer.body)
     except DecodeError as error:
         raise Refused(f"couldn't get version/kind; json parse error: {error}") from None
     if value is None:
@@ -62,12 +63,32 @@ def document(answer: Answer) -> Object:
     return value
 
 
+def _decoded(body: bytes) -> Any:
+    """Decode an answer, which may be YAML in Kubernetes; reading that takes long, so only a short one is."""
+    if body.lstrip()[:1] == b"{" or len(body) >= YAML_OFF_LOOP_BYTES:
+        return json.decode(body)
+    return yaml.decode(body)
+
+
 def field(document: Object, key: str, kind: type, place: str, go_type: str) -> Any:
     """A field that must be of a type; None when it is not there. `place` is what Go calls the field."""
     value = document.get(key)
     if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
         raise Refused(unmarshal_error(json_type(value), go_type, field=place))
     return value
+
+
+def check_kind(document: Object, group: str, version: str, kind: str) -> None:
+    """Refuse a document that names another kind than a review of a version; one that names none is taken for it."""
+    found, api_version = document.get("kind") or kind, document.get("apiVersion") or f"{group}/{version}"
+    if (found, api_version) == (kind, f"{group}/{version}"):
+        return
+    other = "v1beta1" if version == "v1" else "v1"
+    if (found, api_version) == (kind, f"{group}/{other}"):
+        raise Refused(f"converting ({other}.{kind}) to ({version}.{kind}): unknown conversion")
+    raise Refused(
+        f'no kind {quote(found)} is registered for version {quote(api_version)} in scheme "pkg/runtime/scheme.go:111"'
+    )
 
 
 def _failure(answer: Answer) -> str:

@@ -20,7 +20,7 @@ from kapi.base.http import OutboundError
 from kapi.codec import json
 from kapi.registry.encoding import copy_of
 from kapi.registry.uid import new_uid
-from kapi.server.webhooks.answer import Refused, document, field
+from kapi.server.webhooks.answer import Refused, check_kind, document, field
 from kapi.server.webhooks.destination import destination
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.base.http import Outbound
     from kapi.registry.strategy import Lookup
+    from kapi.server.serviceaddress import ServiceOverrides
 
 SECONDS = 30.0
 BATCH = 1000
@@ -56,7 +57,15 @@ class _InvalidObject(Exception):
 class WebhookConverter:
     """Converts the objects of one definition, each review within so many `seconds`."""
 
-    def __init__(self, conversion: Object, outbound: Outbound, lookup: Lookup, *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        conversion: Object,
+        outbound: Outbound,
+        lookup: Lookup,
+        *,
+        seconds: float = SECONDS,
+        overrides: ServiceOverrides | None = None,
+    ) -> None:
         webhook = conversion.get("webhook") or {}
         self._config: Object = webhook.get("clientConfig") or {}
         known = [one for one in webhook.get("conversionReviewVersions", ()) if one in ("v1", "v1beta1")]
@@ -64,6 +73,7 @@ class WebhookConverter:
         self._outbound = outbound
         self._lookup = lookup
         self._seconds = seconds
+        self._overrides = overrides
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
         """The objects in another version, in order; those that are in it already are passed through."""
@@ -111,12 +121,12 @@ class WebhookConverter:
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": objects},
             "response": _EMPTY_RESPONSE,
         }
-        endpoint = destination(self._config, self._lookup, seconds=self._seconds)
+        endpoint = destination(self._config, self._lookup, seconds=self._seconds, overrides=self._overrides)
         answer = await self._outbound.post(endpoint, json.encode(review), seconds=self._seconds, limit=ANSWER_BYTES)
         return self._objects(document(answer), uid)
 
     def _objects(self, answer: Object, uid: str) -> list[Any]:
-        self._check_kind(answer)
+        check_kind(answer, GROUP, self._version, KIND)
         response = field(answer, "response", dict, "ConversionReview.response", f"{self._version}.ConversionResponse")
         result, got = _result(response or {}), _text(response or {}, "uid")
         # What v1beta1 did not check at first is not checked for it to this day.
@@ -135,19 +145,6 @@ class WebhookConverter:
         if status != "Success":
             raise Refused(message or f"response.result.status was '{status}', not 'Success'")
         return objects or []
-
-    def _check_kind(self, answer: Object) -> None:
-        """Refuse a response that names another kind; one that names none is taken for a review."""
-        kind, api_version = answer.get("kind") or KIND, answer.get("apiVersion") or f"{GROUP}/{self._version}"
-        if (kind, api_version) == (KIND, f"{GROUP}/{self._version}"):
-            return
-        other = "v1beta1" if self._version == "v1" else "v1"
-        if (kind, api_version) == (KIND, f"{GROUP}/{other}"):
-            raise Refused(f"converting ({other}.{KIND}) to ({self._version}.{KIND}): unknown conversion")
-        raise Refused(
-            f"no kind {quote(kind)} is registered for version {quote(api_version)} "
-            'in scheme "pkg/runtime/scheme.go:111"'
-        )
 
 
 def _batches(objects: list[Object], indexes: list[int]) -> Iterator[tuple[list[int], list[msgspec.Raw]]]:

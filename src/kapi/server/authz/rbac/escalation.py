@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kapi.api.meta import Object
     from kapi.registry.request import Write
+    from kapi.registry.resource import Resource
     from kapi.server.authz.authorizer import Authorizer
     from kapi.server.authz.rbac.policy import Policy
     from kapi.server.authz.rbac.rules import Rule
@@ -46,15 +47,15 @@ class EscalationCheck:
         self._policy = policy
         self._authorizer = authorizer
 
-    def handles(self, write: Write) -> bool:
-        """Return True for the creation and update of roles and bindings by users who are not in system:masters."""
-        if write.resource.group != GROUP or write.operation not in (CREATE, UPDATE):
-            return False
-        return MASTERS not in write.user.groups
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Return True for the creation and update of roles and bindings."""
+        return resource.group == GROUP and operation in (CREATE, UPDATE)
 
     async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
-        """Raise to refuse; nothing is changed."""
-        if obj is None or (old is not None and _only_collected_fields_differ(obj, old)):
+        """Raise to refuse; nothing is changed. Members of system:masters have everything."""
+        if MASTERS in write.user.groups or obj is None:
+            return
+        if old is not None and _only_collected_fields_differ(obj, old):
             return
         if write.resource.resource in _ROLES:
             await self._check_role(write, obj, old)
