@@ -2,8 +2,9 @@
 
 `Client` is for programs, `SyncClient` for scripts. In reading order: `config` and `kubeconfig` hold the address of the
 server and the credentials, `auth` presents them, `transport` carries requests, `rest` sends them and decodes responses,
-`discovery` and `mapper` find resources, `typed` handles objects of one kind as instances of a class, `dynamic` objects
-of any kind as dictionaries, and `client` is the façade. Needs the base dependencies only.
+`discovery` and `mapper` find resources, `typed` sends the requests of one resource, `client` has every verb for every
+kind, and `kindclient` the same verbs for one. `dynamic` has the server's answers as they are, lists and tables among
+them, without discovery. Needs the base dependencies only.
 """
 
 from kapi.client.client import ALL_NAMESPACES, Client
@@ -22,10 +23,11 @@ from kapi.client.errors import (
     WaitTimeout,
     error_from_status,
 )
+from kapi.client.kindclient import KindClient
 from kapi.client.mapper import RESTMapper
 from kapi.client.rest import RESTClient
 from kapi.client.sync import SyncClient
-from kapi.client.typed import ObjectList, TypedClient, Watch
+from kapi.client.typed import ObjectList, Watch
 from kapi.client.wait import DELETED, retry_on_conflict
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ConnectionLost",
     "DiscoveryClient",
     "DynamicClient",
+    "KindClient",
     "NoMatch",
     "ObjectList",
     "RESTClient",
@@ -49,7 +52,6 @@ __all__ = [
     "SyncClient",
     "TransportError",
     "TransportTimeout",
-    "TypedClient",
     "WaitTimeout",
     "Watch",
     "WatchEvent",

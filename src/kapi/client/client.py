@@ -17,18 +17,21 @@ class does not have.
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, overload
 
 from kapi.api.access import name_of, namespace_of
+from kapi.api.errors import NotFound
 from kapi.api.keys import ObjectKey
 from kapi.api.meta import GroupVersion, GroupVersionKind, GroupVersionResource
 from kapi.api.scheme import SCHEME, Scheme, TypedObject
 from kapi.client.config import ClientConfig
 from kapi.client.discovery import DiscoveryClient
+from kapi.client.kindclient import KindClient
 from kapi.client.mapper import RESTMapper
 from kapi.client.rest import RESTClient
 from kapi.client.subresource import SubresourceClient
-from kapi.client.typed import client_for_class, client_for_dictionaries
+from kapi.client.typed import client_for_class, client_for_dictionaries, client_for_metadata
 from kapi.client.wait import DELETED, Deleted, wait_for, wait_until_deleted
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.base.clock import Clock
     from kapi.client.discovery import APIResource
+    from kapi.client.metadata import PartialObjectMetadata
     from kapi.client.options import (
         DeleteAllOptions,
         DeleteOptions,
@@ -82,6 +86,7 @@ class Client:
         self.scheme = scheme
         self.namespace = namespace or self.rest.config.namespace
         self.field_manager = field_manager
+        self.is_dry_run = False
 
     @classmethod
     def connect(
@@ -111,6 +116,18 @@ class Client:
         """Close the connections; watches that are open end."""
         await self.rest.close()
 
+    def with_field_manager(self, name: str) -> Self:
+        """The same client, on the same connections, whose writes are by another field manager."""
+        client = copy.copy(self)
+        client.field_manager = name
+        return client
+
+    def as_dry_run(self) -> Self:
+        """The same client, on the same connections, whose writes are validated and answered but not stored."""
+        client = copy.copy(self)
+        client.is_dry_run = True
+        return client
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @overload
@@ -127,7 +144,38 @@ class Client:
         """One object; `NotFound` when there is none. An `ObjectKey` has its namespace with it."""
         if isinstance(name, ObjectKey):
             namespace, name = name
-        return await (await self._one(target, namespace)).get(name, **options)
+        return await self._read(target, name, namespace, options)
+
+    @overload
+    async def find(
+        self, target: type[T], name: str | ObjectKey, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> T | None: ...
+    @overload
+    async def find(
+        self, target: Named, name: str | ObjectKey, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> Object | None: ...
+    async def find(
+        self, target: Any, name: str | ObjectKey, *, namespace: str | None = None, **options: Unpack[ReadOptions]
+    ) -> Any:
+        """One object, or None when there is none."""
+        try:
+            return await self.get(target, name, namespace=namespace, **options)
+        except NotFound:
+            return None
+
+    async def get_metadata(
+        self,
+        target: type[T] | Named,
+        name: str | ObjectKey,
+        *,
+        namespace: str | None = None,
+        **options: Unpack[ReadOptions],
+    ) -> PartialObjectMetadata:
+        """The metadata of an object: the server sends nothing else."""
+        if isinstance(name, ObjectKey):
+            namespace, name = name
+        found: PartialObjectMetadata = await self._read(target, name, namespace, options, is_metadata_only=True)
+        return found
 
     @overload
     async def list(
@@ -139,7 +187,16 @@ class Client:
     ) -> ObjectList[Object]: ...
     async def list(self, target: Any, *, namespace: str | None = None, **options: Unpack[ListOptions]) -> Any:
         """All objects of a kind, or those that selectors select, fetched in pages."""
-        return await (await self.resource(target, namespace)).list(**options)
+        return await self._read_list(target, namespace, options)
+
+    async def list_metadata(
+        self, target: type[T] | Named, *, namespace: str | None = None, **options: Unpack[ListOptions]
+    ) -> ObjectList[PartialObjectMetadata]:
+        """The metadata of all objects of a kind, or of those that selectors select."""
+        found: ObjectList[PartialObjectMetadata] = await self._read_list(
+            target, namespace, options, is_metadata_only=True
+        )
+        return found
 
     @overload
     def pages(
@@ -153,7 +210,7 @@ class Client:
         self, target: Any, *, namespace: str | None = None, **options: Unpack[ListOptions]
     ) -> AsyncIterator[Any]:
         """The same page by page, for collections that do not fit into memory."""
-        async for page in (await self.resource(target, namespace)).pages(**options):
+        async for page in (await self._bind(target, namespace)).pages(**options):
             yield page
 
     @overload
@@ -169,7 +226,7 @@ class Client:
         self, target: Any, *, namespace: str | None = None, **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Any]:
         """Changes as they happen, until the server ends it. An informer is what keeps watching for ever."""
-        async with (await self.resource(target, namespace)).watch(**options) as events:
+        async with (await self._bind(target, namespace)).watch(**options) as events:
             yield events
 
     @overload
@@ -230,7 +287,9 @@ class Client:
     async def create(self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Object: ...
     async def create(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
         """Store a new object; what comes back is the object as it was stored."""
-        return await (await self._of(obj, namespace)).create(obj, **self._managed(options))
+        self._before_write()
+        managed = self._managed(options)
+        return self._after_write(await (await self._of(obj, namespace)).create(obj, **managed), managed)
 
     @overload
     async def update(self, obj: T, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> T: ...
@@ -238,7 +297,9 @@ class Client:
     async def update(self, obj: Object, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Object: ...
     async def update(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
         """Replace an object; `Conflict` when it was changed since it was read."""
-        return await (await self._of(obj, namespace)).update(obj, **self._managed(options))
+        self._before_write()
+        managed = self._managed(options)
+        return self._after_write(await (await self._of(obj, namespace)).update(obj, **managed), managed)
 
     @overload
     async def update_status(self, obj: T, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> T: ...
@@ -248,7 +309,10 @@ class Client:
     ) -> Object: ...
     async def update_status(self, obj: Any, *, namespace: str | None = None, **options: Unpack[WriteOptions]) -> Any:
         """Replace the status of an object, and nothing else of it."""
-        return await (await self._of(obj, namespace)).update(obj, subresource="status", **self._managed(options))
+        self._before_write()
+        managed = self._managed(options)
+        answer = await (await self._of(obj, namespace)).update(obj, subresource="status", **managed)
+        return self._after_write(answer, managed)
 
     @overload
     async def patch(
@@ -283,8 +347,10 @@ class Client:
         **options: Unpack[PatchOptions],
     ) -> Any:
         """Change an object, given itself or by kind and `name`: merge patch, `json`, `strategic` or `apply`."""
+        self._before_write()
         client, name = await self._addressed(target, name, namespace)
-        return await client.patch(name, patch, kind=kind, **self._managed(options))
+        managed = self._managed(options)
+        return self._after_write(await client.patch(name, patch, kind=kind, **managed), managed)
 
     @overload
     async def patch_status(
@@ -319,8 +385,11 @@ class Client:
         **options: Unpack[PatchOptions],
     ) -> Any:
         """Change an object's status; the patch is one of the whole object, such as `{"status": {...}}`."""
+        self._before_write()
         client, name = await self._addressed(target, name, namespace)
-        return await client.patch(name, patch, kind=kind, subresource="status", **self._managed(options))
+        managed = self._managed(options)
+        answer = await client.patch(name, patch, kind=kind, subresource="status", **managed)
+        return self._after_write(answer, managed)
 
     @overload
     async def apply(
@@ -341,7 +410,9 @@ class Client:
         managed = self._managed(options)
         if not managed.get("field_manager"):
             raise ValueError("apply needs a field manager: give field_manager here, or to the client")
-        return await (await self._of(obj, namespace)).apply(obj, subresource=subresource, **managed)
+        self._before_write()
+        client = await self._of(obj, namespace)
+        return self._after_write(await client.apply(obj, subresource=subresource, **managed), managed)
 
     @overload
     async def delete(
@@ -375,14 +446,17 @@ class Client:
         """
         if isinstance(name, ObjectKey):
             namespace, name = name
+        self._before_write()
         client, name = await self._addressed(target, name, namespace)
-        return await client.delete(name, **options)
+        return await self._delete(client, target, name, self._dry(options))
 
     async def delete_all(
         self, target: type[T] | Named, *, namespace: str | None = None, **options: Unpack[DeleteAllOptions]
     ) -> None:
         """Delete all objects of a kind in one namespace, or those that selectors select."""
-        await (await self._one(target, namespace)).delete_all(**options)
+        self._before_write()
+        await (await self._one(target, namespace)).delete_all(**self._dry(options))
+        await self._after_delete_all(target, namespace, self._dry(options))
 
     # -- parts of objects ---------------------------------------------------------------------------------------------
 
@@ -390,7 +464,8 @@ class Client:
         self, target: type[T] | Named, name: str, *, namespace: str | None = None, **options: Unpack[ReadOptions]
     ) -> Scale:
         """Return the Scale of an object: desired and current replicas."""
-        return await (await self.sub(target, "scale", namespace=namespace)).get_scale(name, **options)
+        client = await self._subresource(target, "scale", namespace)
+        return await client.get_scale(name, **options)
 
     async def scale(
         self,
@@ -402,31 +477,83 @@ class Client:
         **options: Unpack[PatchOptions],
     ) -> Scale:
         """Set the desired number of replicas of an object."""
-        client = await self.sub(target, "scale", namespace=namespace)
-        return await client.set_scale(name, replicas, **self._managed(options))
+        self._before_write()
+        client = await self._subresource(target, "scale", namespace)
+        scale = await client.set_scale(name, replicas, **self._managed(options))
+        await self._after_scale(target, name, namespace, self._dry(options))
+        return scale
 
     async def sub(
         self, target: type[T] | Named, subresource: str, *, namespace: str | None = None
     ) -> SubresourceClient:
         """Return the client of a subresource: `eviction`, `token`, `binding`, `scale`, `status` ..."""
+        if self.is_dry_run:
+            raise ValueError("sub() of a dry-run client: the client that it returns would store what it writes")
+        return await self._subresource(target, subresource, namespace)
+
+    async def _subresource(self, target: Any, subresource: str, namespace: str | None) -> SubresourceClient:
         resource = await self._find(target)
         return SubresourceClient(
             self.rest, resource.gvr, self._namespace(resource, namespace, needed=True), subresource
         )
 
+    # -- how requests are made; `CachedClient` does it otherwise ------------------------------------------------------
+
+    async def _read(
+        self, target: Any, name: str, namespace: str | None, options: ReadOptions, *, is_metadata_only: bool = False
+    ) -> Any:
+        client = await self._bind(target, namespace, needed=True, is_metadata_only=is_metadata_only)
+        return await client.get(name, **options)
+
+    async def _read_list(
+        self, target: Any, namespace: str | None, options: ListOptions, *, is_metadata_only: bool = False
+    ) -> Any:
+        return await (await self._bind(target, namespace, is_metadata_only=is_metadata_only)).list(**options)
+
+    async def _delete(self, client: TypedClient[Any], target: Any, name: str, options: DeleteOptions) -> Any:
+        return await client.delete(name, **options)
+
+    def _before_write(self) -> None:
+        """Raise if nothing may be written."""
+
+    def _after_write(self, answer: Any, options: WriteOptions) -> Any:
+        """Note what the server answered to a write; returns it."""
+        return answer
+
+    async def _after_delete_all(self, target: Any, namespace: str | None, options: DeleteAllOptions) -> None:
+        """Note that objects were deleted."""
+
+    async def _after_scale(self, target: Any, name: str, namespace: str | None, options: PatchOptions) -> None:
+        """Note that an object was scaled."""
+
     # -- finding ------------------------------------------------------------------------------------------------------
 
     @overload
-    async def resource(self, target: type[T], namespace: str | None = None) -> TypedClient[T]: ...
+    def resource(self, target: type[T], namespace: str | None = None) -> KindClient[T]: ...
     @overload
-    async def resource(self, target: Named, namespace: str | None = None) -> TypedClient[Object]: ...
-    async def resource(self, target: Any, namespace: str | None = None) -> Any:
-        """The client of one kind in one namespace, or in all of them; `NoMatch` when the server has no such kind."""
-        return await self._bind(target, namespace)
+    def resource(self, target: Named, namespace: str | None = None) -> KindClient[Object]: ...
+    def resource(self, target: Any, namespace: str | None = None) -> Any:
+        """The verbs of this client for one kind, in one namespace or in all."""
+        return KindClient(self, target, namespace)
 
-    async def _bind(self, target: Any, namespace: str | None, *, needed: bool = False) -> TypedClient[Any]:
+    async def gvk_of(self, target: type[T] | Named) -> GroupVersionKind:
+        """The kind of a class, or of a name; `NoMatch` when the server has no such kind."""
+        match target:
+            case type():
+                return self.scheme.gvk_of(target)
+            case GroupVersionKind():
+                return target
+            case (str(api_version), str(kind)):
+                return GroupVersionKind(*GroupVersion.parse(api_version), kind)
+        return (await self._find(target)).gvk
+
+    async def _bind(
+        self, target: Any, namespace: str | None, *, needed: bool = False, is_metadata_only: bool = False
+    ) -> TypedClient[Any]:
         resource = await self._find(target)
         where = self._namespace(resource, namespace, needed=needed)
+        if is_metadata_only:
+            return client_for_metadata(self.rest, resource, where)
         if isinstance(target, type):
             return client_for_class(self.rest, target, resource, where)
         return client_for_dictionaries(self.rest, resource, where)
@@ -457,12 +584,8 @@ class Client:
                 return await self.mapper.by_name(target)
             case GroupVersionResource():
                 return await self.mapper.by_resource(target)
-            case GroupVersionKind():
-                return await self.mapper.by_kind(target)
-            case (str(api_version), str(kind)):
-                return await self.mapper.by_kind(GroupVersionKind(*GroupVersion.parse(api_version), kind))
-            case type():
-                return await self.mapper.by_kind(self.scheme.gvk_of(target))
+            case type() | GroupVersionKind() | (str(), str()):
+                return await self.mapper.by_kind(await self.gvk_of(target))
         raise TypeError(f"{target!r} is neither a class nor the name of a kind")
 
     def _namespace(self, resource: APIResource, namespace: str | None, *, needed: bool) -> str:
@@ -476,5 +599,10 @@ class Client:
         return where
 
     def _managed(self, options: Any) -> Any:
-        """Options with the client's field manager, where they name none."""
-        return {"field_manager": self.field_manager, **options} if self.field_manager else options
+        """Options with the client's field manager, where they name none, and its dry run."""
+        if self.field_manager:
+            options = {"field_manager": self.field_manager, **options}
+        return self._dry(options)
+
+    def _dry(self, options: Any) -> Any:
+        return {**options, "dry_run": True} if self.is_dry_run else options

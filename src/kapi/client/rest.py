@@ -115,6 +115,7 @@ class RESTClient:
         self._limit = TokenBucket(config.qps, config.burst, clock=clock) if config.qps > 0 else None
         self._on_warning = on_warning or (lambda text: _log.warning("%s", text))
         self._transport = transport
+        self._is_given_transport = transport is not None
         self.observers: tuple[Observer, ...] = ()
         """The observers of requests; see `transport.observer`."""
 
@@ -127,7 +128,9 @@ class RESTClient:
     async def close(self) -> None:
         """Close the connections; streams that are open end."""
         await self._credentials.close()
-        transport, self._transport = self._transport, None
+        transport = self._transport
+        if not self._is_given_transport:
+            self._transport = None
         if transport is not None:
             await transport.close()
 

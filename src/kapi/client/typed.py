@@ -29,6 +29,7 @@ from kapi.client.options import (
     write_query,
 )
 from kapi.client.pagination import PageGuard
+from kapi.client.rest import JSON, METADATA, METADATA_LIST
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kapi.api.access import AnyObject
     from kapi.api.meta import GroupVersionKind, GroupVersionResource, Object
     from kapi.client.discovery import APIResource
+    from kapi.client.metadata import PartialObjectMetadata
     from kapi.client.options import (
         DeleteAllOptions,
         DeleteOptions,
@@ -118,18 +120,21 @@ class Watch(Generic[T]):
 class TypedClient(Generic[T]):
     """The verbs of one resource, with objects of type `T`: a class of the resource's kind, or dictionaries.
 
-    `namespace` is where objects are; empty it means all namespaces, or that the resource has none.
+    `namespace` is where objects are; empty it means all namespaces, or that the resource has none. `accept` and
+    `accept_list` are the forms in which reads ask for an object and for a list.
     """
 
     rest: RESTClient
     gvr: GroupVersionResource
     decode: Callable[[bytes], T] = field(repr=False)
     namespace: str = ""
+    accept: str = JSON
+    accept_list: str = JSON
 
     async def get(self, name: str, **options: Unpack[ReadOptions]) -> T:
         """One object."""
         query = {"resourceVersion": options.get("resource_version")}
-        return await self._one("GET", name, query=query, timeout=options.get("timeout"))
+        return await self._one("GET", name, query=query, accept=self.accept, timeout=options.get("timeout"))
 
     async def list(self, **options: Unpack[ListOptions]) -> ObjectList[T]:
         """The whole collection, fetched in pages.
@@ -230,10 +235,16 @@ class TypedClient(Generic[T]):
 
         An object with finalizers or a grace period is shown, and is there until those are through.
         """
+        return (await self.delete_with_uid(name, **options))[0]
+
+    async def delete_with_uid(self, name: str, **options: Unpack[DeleteOptions]) -> tuple[T | None, str]:
+        """The same, and the uid of the deleted object; empty when the server does not say."""
         path = object_path(self.gvr, self.namespace, name)
         answer = await self.rest.send("DELETE", path, body=delete_body(options), timeout=options.get("timeout"))
-        is_status = _read(_HEAD, answer.json_body(), "the answer").kind == "Status"
-        return None if is_status else self.decode(answer.body)
+        head = _read(_HEAD, answer.json_body(), "the answer")
+        if head.kind == "Status":
+            return None, head.details.uid if head.details else ""
+        return self.decode(answer.body), head.metadata.uid
 
     async def delete_all(self, **options: Unpack[DeleteAllOptions]) -> None:
         """Delete all objects that the selectors select."""
@@ -265,7 +276,7 @@ class TypedClient(Generic[T]):
             "resourceVersionMatch": None if token else options.get("resource_version_match"),
         }
         path = resource_path(self.gvr, self.namespace)
-        answer = await self.rest.send("GET", path, query=query, timeout=options.get("timeout"))
+        answer = await self.rest.send("GET", path, query=query, accept=self.accept_list, timeout=options.get("timeout"))
         found = _read(_LIST, answer.json_body(), "the answer")
         items, meta = found.items or [], found.metadata
         guard.take([bytes(item) for item in (*items[:1], *items[-1:])], meta.continue_, len(answer.body))
@@ -285,6 +296,17 @@ def client_for_class(rest: RESTClient, cls: type[T], resource: APIResource, name
 def client_for_dictionaries(rest: RESTClient, resource: APIResource, namespace: str = "") -> TypedClient[Object]:
     """A client whose objects are dictionaries."""
     return TypedClient(rest, resource.gvr, dictionary_decoder(resource.gvk), namespace)
+
+
+def client_for_metadata(
+    rest: RESTClient, resource: APIResource, namespace: str = ""
+) -> TypedClient[PartialObjectMetadata]:
+    """A client whose reads ask for the metadata of objects."""
+    # Programs that have no use for it do not import classes of built-in kinds.
+    from kapi.client.metadata import PartialObjectMetadata
+
+    decode = class_decoder(PartialObjectMetadata)
+    return TypedClient(rest, resource.gvr, decode, namespace, METADATA, METADATA_LIST)
 
 
 # -- between objects and bytes ----------------------------------------------------------------------------------------
@@ -340,13 +362,19 @@ def patch_type(kind: PatchKind) -> str:
 class _Metadata(msgspec.Struct):
     """The fields of metadata that are read here."""
 
+    uid: str = ""
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     continue_: str = msgspec.field(name="continue", default="")
     remaining: int | None = msgspec.field(name="remainingItemCount", default=None)
 
 
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
 class _Head(msgspec.Struct):
     kind: str = ""
+    details: _Details | None = None
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 

@@ -2,7 +2,7 @@
 
 In reading order: `cached` is one object in the cache, `source` lists and watches a collection, `watchevents` parses its
 events, `states` and `reflector` are the state machine that follows a source, `namespaces` follows several namespaces as
-one, `deltas` is the delta FIFO, `indexer` and `lister` hold the objects and find them, `handlers` are the event
+one, `fifo` is the in-order FIFO, `indexer` and `lister` hold the objects and find them, `handlers` are the event
 handlers, `informer` is the shared informer, `factory` shares informers, and `metrics` are their Prometheus metrics. The
 guarantees are written above `SharedInformer`.
 
@@ -13,12 +13,13 @@ guarantees are written above `SharedInformer`.
         pods.lister.list(labels="app=web")
 """
 
-from kapi.informer.cached import Cached, PartialObjectMetadata, without_managed_fields
+from kapi.client.metadata import PartialObjectMetadata
+from kapi.informer.cached import Cached, without_managed_fields
 from kapi.informer.factory import SharedInformerFactory
 from kapi.informer.handlers import Handler, Handlers, Registration
 from kapi.informer.indexer import Indexer, IndexFunction, by_label, by_namespace, by_owner_uid
 from kapi.informer.informer import SharedInformer
-from kapi.informer.lister import CachedLister, Lister
+from kapi.informer.lister import CachedLister, Lister, NamespaceLister
 from kapi.informer.reflector import Pace, Reflector
 from kapi.informer.source import ListerWatcher, Page, RESTSource
 
@@ -31,6 +32,7 @@ __all__ = [
     "Indexer",
     "Lister",
     "ListerWatcher",
+    "NamespaceLister",
     "Pace",
     "Page",
     "PartialObjectMetadata",

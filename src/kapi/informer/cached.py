@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.keys import ObjectKey
-from kapi.api.meta import GroupVersionKind, Object
 from kapi.client.documents import remember
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from kapi.api.meta import Object
 
 T = TypeVar("T")
 
@@ -31,16 +32,6 @@ _SHARED: Final = 4096
 
 _DIGITS: Final = 20
 _log = logging.getLogger("kapi.informer")
-
-
-class PartialObjectMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An object of any kind without anything but its metadata: what a metadata-only informer holds."""
-
-    gvk: ClassVar[GroupVersionKind] = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
-
-    api_version: str = msgspec.field(name="apiVersion", default_factory=lambda: "meta.k8s.io/v1")
-    kind: str = msgspec.field(default_factory=lambda: "PartialObjectMetadata")
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 
 
 class _OnlyMetadata(msgspec.Struct):

@@ -9,7 +9,8 @@ Namespaces are named in one text, `a,b`, or one by one. The empty name means all
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, overload
 
 from kapi.api.meta import GroupVersionKind, Object
 from kapi.api.names import dns_label
@@ -17,13 +18,14 @@ from kapi.api.scheme import SCHEME
 from kapi.api.selectors import LabelSelector
 from kapi.client.discovery import DiscoveryClient
 from kapi.client.mapper import RESTMapper
-from kapi.informer.cached import PartialObjectMetadata, decoder_of
+from kapi.client.metadata import PartialObjectMetadata
+from kapi.informer.cached import decoder_of
 from kapi.informer.informer import DRAIN_SECONDS, SharedInformer
 from kapi.informer.namespaces import Parts
 from kapi.informer.source import RESTSource, served_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import msgspec
     from prometheus_client import CollectorRegistry
@@ -60,6 +62,26 @@ def namespaces_of(names: str | Iterable[str], /) -> tuple[str, ...]:
         if wrong := dns_label(name):
             raise ValueError(f"namespace {name!r}: {wrong[0]}")
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """The options of the cache of one kind, for all who ask for its informer and name nothing else.
+
+    `namespaces` are the only ones that are cached, `labels` and `fields` select objects. `transform` is called with
+    each object before it is cached, see `Intake`. With `metadata_only` nothing else is cached. With `resync` every
+    handler is shown all objects again each time so many seconds have passed.
+    """
+
+    namespaces: str | Iterable[str] | None = None
+    labels: LabelSelector | str = ""
+    fields: str = ""
+    transform: Callable[[Object], Object] | None = None
+    metadata_only: bool = False
+    resync: float = 0.0
+
+
+_DEFAULTS: Final = CacheOptions()
 
 
 class Collection(NamedTuple):
@@ -101,7 +123,9 @@ class SharedInformerFactory:
     With several namespaces, each has a list and a watch of its own for a kind; what they bring is one cache, which
     counts as synced when all of them are. A kind without namespaces is followed once.
 
-    `transform` is applied to all objects before they are kept, see `Intake`. `registry`, if given, is where metrics go.
+    `transform` is applied to all objects before they are kept, see `Intake`; `options` are those of single kinds.
+    `registry`, if given, is where metrics go. `name` is put before the names of informers, where a program has
+    factories of several clusters.
     """
 
     def __init__(
@@ -111,14 +135,18 @@ class SharedInformerFactory:
         mapper: RESTMapper | None = None,
         namespace: str | Iterable[str] = "",
         transform: Callable[[Object], Object] | None = None,
+        options: Mapping[type[Any] | GroupVersionKind, CacheOptions] | None = None,
         pace: Pace | None = None,
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
+        name: str = "",
     ) -> None:
         self._rest = rest
+        self._name = name
         self._mapper = mapper or RESTMapper(DiscoveryClient(rest))
         self._namespace = ",".join(namespaces_of(namespace))
         self._transform = transform
+        self._options = {_gvk(kind): one for kind, one in (options or {}).items()}
         self._pace = pace
         self._clock = clock
         self._informers: dict[Collection, SharedInformer[Any]] = {}
@@ -160,10 +188,13 @@ class SharedInformerFactory:
     ) -> SharedInformer[Any]:
         """The informer of a class of objects, or with a GVK, of dictionaries.
 
-        `namespace` is the factory's unless given; the empty one means all, and there may be several. Where the kind is
-        served is found out when the informer runs, so it need not be served yet.
+        `namespace` is the factory's unless given; the empty one means all, and there may be several. What is not given
+        is as the options of the kind say; with `metadata_only` the informer is that of `metadata_informer`. Where the
+        kind is served is found out when the informer runs, so it need not be served yet.
         """
-        gvk, cls = (kind, dict) if isinstance(kind, GroupVersionKind) else (SCHEME.gvk_of(kind), kind)
+        gvk, cls = _gvk(kind), dict if isinstance(kind, GroupVersionKind) else kind
+        if self._options.get(gvk, _DEFAULTS).metadata_only:
+            cls = PartialObjectMetadata
         return self._share(self._collection(gvk, cls, namespace, labels, fields))
 
     def metadata_informer(
@@ -175,8 +206,12 @@ class SharedInformerFactory:
         fields: str = "",
     ) -> SharedInformer[PartialObjectMetadata]:
         """The informer of the metadata of a kind: the server sends nothing else."""
-        gvk = kind if isinstance(kind, GroupVersionKind) else SCHEME.gvk_of(kind)
-        return self._share(self._collection(gvk, PartialObjectMetadata, namespace, labels, fields))
+        return self._share(self._collection(_gvk(kind), PartialObjectMetadata, namespace, labels, fields))
+
+    def is_whole(self, collection: Collection) -> bool:
+        """Return True for a collection of those who name no selectors, in any namespaces."""
+        whole = self._collection(collection.gvk, collection.cls, None, "", "")
+        return collection == whole._replace(namespace=collection.namespace)
 
     @property
     def informers(self) -> dict[Collection, SharedInformer[Any]]:
@@ -228,19 +263,25 @@ class SharedInformerFactory:
         labels: LabelSelector | str,
         fields: str,
     ) -> Collection:
+        options = self._options.get(gvk, _DEFAULTS)
+        labels, fields = labels or options.labels, fields or options.fields
         # Selectors that mean the same are printed the same.
         selector = str(LabelSelector.parse(labels) if isinstance(labels, str) else labels)
+        if namespace is None:
+            namespace = options.namespaces
         where = self._namespace if namespace is None else ",".join(namespaces_of(namespace))
         return Collection(gvk, cls, where, selector, fields)
 
     def _share(self, collection: Collection) -> SharedInformer[Any]:
         informer = self._informers.get(collection)
         if informer is None:
+            options = self._options.get(collection.gvk, _DEFAULTS)
             informer = self._informers[collection] = SharedInformer(
                 self._source(collection),
                 decoder_of(collection.cls),
-                name=str(collection),
-                transform=self._transform,
+                name=f"{self._name}: {collection}" if self._name else str(collection),
+                transform=options.transform or self._transform,
+                resync=options.resync,
                 pace=self._pace,
                 clock=self._clock,
                 metrics=self._metrics,
@@ -267,3 +308,7 @@ class SharedInformerFactory:
             field_selector=collection.fields,
             metadata_only=collection.is_metadata_only,
         )
+
+
+def _gvk(kind: type[Any] | GroupVersionKind) -> GroupVersionKind:
+    return kind if isinstance(kind, GroupVersionKind) else SCHEME.gvk_of(kind)

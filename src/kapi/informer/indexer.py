@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from kapi.codec import json
 from kapi.informer.cached import Cached
 
 if TYPE_CHECKING:
@@ -48,6 +49,20 @@ def by_owner_uid(obj: Cached[T]) -> Iterable[str]:
     return [owner.uid for owner in obj.metadata().owner_references or () if owner.uid]
 
 
+def by_field(path: str) -> IndexFunction[T]:
+    """Objects by the value of a field, such as `spec.nodeName`; those that lack it are under the empty string."""
+    return lambda obj: (field_of(json.decode(obj.raw), path),)
+
+
+def field_of(document: Any, path: str) -> str:
+    """The value at a path in a document, as field selectors compare it; empty when there is none."""
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    if isinstance(document, bool):
+        return "true" if document else "false"
+    return "" if document is None or isinstance(document, dict | list) else str(document)
+
+
 class _Index(Generic[T]):
     """One index: which objects are under a value, and under which values an object is."""
 
@@ -58,12 +73,25 @@ class _Index(Generic[T]):
         # Values are remembered rather than worked out again from the old object, which would be decoded for it.
         self._values: dict[ObjectKey, tuple[str, ...]] = {}
 
-    def put(self, obj: Cached[T]) -> None:
+    def values_of(self, obj: Cached[T]) -> tuple[str, ...]:
         try:
-            values = tuple(self._function(obj))
+            return tuple(self._function(obj))
         except Exception:
             _log.exception("index %r failed for %s, which cannot be found by it", self._name, obj.key)
-            values = ()
+            return ()
+
+    def empty(self) -> _Index[T]:
+        """The same index of no objects."""
+        return _Index(self._name, self._function)
+
+    def put(self, obj: Cached[T]) -> None:
+        self.put_under(obj, self.values_of(obj))
+
+    def put_like(self, obj: Cached[T], known: _Index[T]) -> None:
+        """Put an object in under the values that another index has it under."""
+        self.put_under(obj, known._values.get(obj.key, ()))
+
+    def put_under(self, obj: Cached[T], values: tuple[str, ...]) -> None:
         old = self._values.get(obj.key, ())
         if values == old:
             return
@@ -94,6 +122,12 @@ class _NamespaceIndex(_Index[T]):
     def __init__(self) -> None:
         super().__init__(NAMESPACE, by_namespace)
 
+    def empty(self) -> _NamespaceIndex[T]:
+        return _NamespaceIndex()
+
+    def put_like(self, obj: Cached[T], known: _Index[T]) -> None:
+        self.put(obj)
+
     def put(self, obj: Cached[T]) -> None:
         key = obj.key
         keys = self._keys.get(key.namespace)
@@ -106,6 +140,27 @@ class _NamespaceIndex(_Index[T]):
         del keys[key]
         if not keys:
             del self._keys[key.namespace]
+
+
+class Contents(Generic[T]):
+    """The contents of an indexer in the making: a list that is to take the place of what it has."""
+
+    def __init__(self, objects: Mapping[ObjectKey, Cached[T]], indexes: Mapping[str, _Index[T]]) -> None:
+        self._known = objects
+        self._known_indexes = indexes
+        self.objects: dict[ObjectKey, Cached[T]] = {}
+        self.indexes = {name: index.empty() for name, index in indexes.items()}
+
+    def put(self, obj: Cached[T]) -> None:
+        """Add an object. One that is unchanged is not given to index functions again, which may decode it."""
+        self.objects[obj.key] = obj
+        known = self._known.get(obj.key)
+        is_known = known is not None and obj.is_same_state(known)
+        for name, index in self.indexes.items():
+            if is_known:
+                index.put_like(obj, self._known_indexes[name])
+            else:
+                index.put(obj)
 
 
 class Indexer(Generic[T]):
@@ -142,9 +197,31 @@ class Indexer(Generic[T]):
             for index in self._indexes.values():
                 index.remove(key)
 
+    def empty_contents(self) -> Contents[T]:
+        """Return contents without objects, to be filled and given to `replace`; nothing may be put in meanwhile."""
+        return Contents(self._objects, dict(self._indexes))
+
+    def replace(self, contents: Contents[T]) -> Mapping[ObjectKey, Cached[T]]:
+        """Put contents in the place of all objects, at once; returns the objects that were here."""
+        before, self._objects = self._objects, contents.objects
+        added = [name for name in self._indexes if name not in contents.indexes]
+        self._indexes = {**contents.indexes, **{name: self._indexes[name].empty() for name in added}}
+        for name in added:
+            for obj in self._objects.values():
+                self._indexes[name].put(obj)
+        return before
+
     def get(self, key: ObjectKey) -> Cached[T] | None:
         """One object."""
         return self._objects.get(key)
+
+    def has_index(self, name: str) -> bool:
+        """Return True if there is an index of this name."""
+        return name in self._indexes
+
+    def index_values_of(self, name: str, obj: Cached[T]) -> tuple[str, ...]:
+        """The values that an object, which need not be here, is found under; KeyError when there is no such index."""
+        return self._index(name).values_of(obj)
 
     def keys(self) -> Iterable[ObjectKey]:
         """The keys of all objects; a view."""

@@ -7,6 +7,7 @@ out, so each caller has its own copy and may change it; `cached` reads the same 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kapi.api.keys import ObjectKey
@@ -92,5 +93,25 @@ class Lister(Generic[T]):
         """The objects of a namespace, or of all, whose labels match; see `CachedLister.list`."""
         return [found.object() for found in self.cached.list(namespace=namespace, labels=labels)]
 
+    def in_namespace(self, namespace: str) -> NamespaceLister[T]:
+        """The same look-ups in one namespace."""
+        return NamespaceLister(self, namespace)
+
     def __len__(self) -> int:
         return len(self.cached)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLister(Generic[T]):
+    """Reads the objects of one namespace and decodes them."""
+
+    lister: Lister[T]
+    namespace: str
+
+    def get(self, name: str) -> T | None:
+        """One object; None when it is not in the cache."""
+        return self.lister.get(name, self.namespace)
+
+    def list(self, *, labels: LabelSelector | Mapping[str, str] | str | None = None) -> list[T]:
+        """The objects whose labels match; see `CachedLister.list`."""
+        return self.lister.list(namespace=self.namespace, labels=labels)

@@ -143,7 +143,7 @@ class _Gauges(Collector):
         yield _gauge("informer_items", "Objects in the cache.", informers, lambda informer: informer.items)
         yield _gauge(
             "informer_queued_items",
-            "Objects with changes that are not in the cache yet.",
+            "Notifications that are not in the cache yet.",
             informers,
             lambda informer: informer.queued_items,
         )

@@ -1,7 +1,7 @@
 """A kind in several namespaces: a list and a watch for each of them, one cache for all.
 
 For programs that may read some namespaces and not all. Discovery decides what the parts are: a cluster-scoped kind is
-one part, however many namespaces were named. Above the reflector nothing is different: one delta FIFO, one indexer, one
+one part, however many namespaces were named. Above the reflector nothing is different: one FIFO, one indexer, one
 lister, one queue per handler. No I/O of its own.
 """
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kapi.api.keys import ObjectKey
     from kapi.base.clock import Clock
     from kapi.informer.cached import Cached, Intake
+    from kapi.informer.fifo import InOrderFIFO
     from kapi.informer.metrics import InformerMetrics
     from kapi.informer.reflector import Sink
     from kapi.informer.source import ListerWatcher
@@ -55,7 +56,7 @@ class NamespacesReflector(Generic[T]):
         self,
         parts: Parts,
         intake: Intake[T],
-        sink: Sink[T],
+        sink: InOrderFIFO[T],
         *,
         name: str = "",
         pace: Pace | None = None,
@@ -135,7 +136,7 @@ class NamespacesReflector(Generic[T]):
 def reflecting(
     source: ListerWatcher | Parts,
     intake: Intake[T],
-    sink: Sink[T],
+    sink: InOrderFIFO[T],
     *,
     name: str,
     pace: Pace | None,
@@ -154,11 +155,12 @@ def reflecting(
 class _Whole(Generic[T]):
     """All parts. Until each has its first list, their objects are collected here; then the sink gets them at once."""
 
-    def __init__(self, sink: Sink[T], namespaces: Iterable[str]) -> None:
+    def __init__(self, sink: InOrderFIFO[T], namespaces: Iterable[str]) -> None:
         self.sink = sink
         self.parts = {namespace: _Part(self, namespace) for namespace in namespaces}
         self.waiting = set(self.parts)
         self.gathered: dict[ObjectKey, Cached[T]] = {}
+        self.versions: dict[str, str] = {}
 
     def outside_of(self, part: _Part[T]) -> Iterator[Cached[T]]:
         """Return the known objects of the other parts."""
@@ -200,21 +202,29 @@ class _Part(Generic[T]):
         else:
             self._whole.sink.delete(obj)
 
-    def replace(self, objects: Iterable[Cached[T]]) -> None:
+    def replace(self, objects: Iterable[Cached[T]], version: str) -> None:
         """These are all the objects of this part."""
         whole, mine = self._whole, {obj.key: obj for obj in objects}
         if whole.waiting:
             for key in self.keys:
                 whole.gathered.pop(key, None)
             whole.gathered.update(mine)
+            whole.versions[self._namespace] = version
             whole.waiting.discard(self._namespace)
             if not whole.waiting:
-                whole.sink.replace(whole.gathered.values())
+                whole.sink.replace_parts(whole.gathered.values(), whole.versions)
                 whole.gathered = {}
         else:
             # The objects of the other parts are unchanged; the sink compares versions and calls no handler for them.
-            whole.sink.replace(chain(mine.values(), whole.outside_of(self)))
+            whole.sink.replace_parts(chain(mine.values(), whole.outside_of(self)), {self._namespace: version})
         self.keys = dict.fromkeys(mine)
+
+    def bookmark(self, version: str) -> None:
+        """See `Sink`."""
+        if self._whole.waiting:
+            self._whole.versions[self._namespace] = version
+        else:
+            self._whole.sink.bookmark_part(self._namespace, version)
 
     def newest(self, key: ObjectKey) -> Cached[T] | None:
         """See `Sink`."""

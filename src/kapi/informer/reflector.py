@@ -58,7 +58,7 @@ _LOGGED_CHARACTERS: Final = 1000
 """How much of an error is logged; a server chooses how long its message is."""
 
 _BRIEF_SECONDS: Final = 1.0
-_REMEMBERED_DELETIONS: Final = 4096
+REMEMBERED_DELETIONS = 4096
 _SLICE: Final = 256
 """Objects taken in before the event loop gets its turn."""
 
@@ -66,7 +66,7 @@ _log = logging.getLogger("kapi.informer")
 
 
 class Sink(Protocol[T]):
-    """The store that a reflector feeds: a `DeltaFIFO`."""
+    """The queue that a reflector feeds: an `InOrderFIFO`."""
 
     def add(self, obj: Cached[T]) -> None:
         """Add a new object."""
@@ -80,8 +80,12 @@ class Sink(Protocol[T]):
         """Remove an object; `obj` is its last state."""
         ...
 
-    def replace(self, objects: Iterable[Cached[T]]) -> None:
-        """Replace the collection."""
+    def replace(self, objects: Iterable[Cached[T]], version: str) -> None:
+        """Replace the collection by what it was at a revision."""
+        ...
+
+    def bookmark(self, version: str) -> None:
+        """Note that the collection is unchanged up to a revision."""
         ...
 
     def newest(self, key: ObjectKey) -> Cached[T] | None:
@@ -339,7 +343,7 @@ class Reflector(Generic[T]):
         return ""
 
     def _synced(self, objects: dict[ObjectKey, Cached[T]], version: str) -> None:
-        self._sink.replace(objects.values())
+        self._sink.replace(objects.values(), version)
         self.resource_version = version
         self._revision = revision_number(version)
         self._is_version_useless = False
@@ -380,6 +384,7 @@ class Reflector(Generic[T]):
         self.last_error = None
         if event is not None and event.type == "BOOKMARK":
             version = read_mark(event).resource_version
+            self._sink.bookmark(version)
             self._move_to(version, revision_number(version))
             return 0
         if change is None:
@@ -432,7 +437,7 @@ class Reflector(Generic[T]):
     def _remember_deletion(self, cached: Cached[T]) -> None:
         if cached.uid and cached.revision is not None:
             self._gone[cached.uid] = cached.revision
-            if len(self._gone) > _REMEMBERED_DELETIONS:
+            if len(self._gone) > REMEMBERED_DELETIONS:
                 del self._gone[next(iter(self._gone))]
 
     # -- connections ------------------------------------------------------------------------------------------------

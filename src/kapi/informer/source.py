@@ -104,6 +104,8 @@ def read_page(body: bytes) -> Page:
 class RESTSource:
     """A resource of an API server, in one namespace or all, narrowed by selectors.
 
+    `include_uninitialized` is for the controllers of initializers, a form of admission that Kubernetes had until v1.13.
+
     `find` says where the resource is served. It is asked when the source is first used and until it knows, so an
     informer may be started before the definition of its kind is installed.
     """
@@ -117,11 +119,16 @@ class RESTSource:
         label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
+        include_uninitialized: bool = False,
     ) -> None:
         self._rest = rest
         self._find = find
         self._namespace = namespace
-        self._selectors = {"labelSelector": label_selector or None, "fieldSelector": field_selector or None}
+        self._selectors = {
+            "labelSelector": label_selector or None,
+            "fieldSelector": field_selector or None,
+            "includeUninitialized": "true" if include_uninitialized else None,
+        }
         self._accept, self._accept_list = (METADATA, METADATA_LIST) if metadata_only else (JSON, JSON)
         self._path = ""
 

@@ -11,7 +11,7 @@ from kapi.api.crd import CustomResource, resource
 from kapi.api.keys import ObjectKey
 from kapi.api.meta import GroupVersionKind, GroupVersionResource
 from kapi.api.scheme import SCHEME
-from kapi.client import ALL_NAMESPACES, DELETED, Client, ObjectList, SyncClient, TypedClient, retry_on_conflict
+from kapi.client import ALL_NAMESPACES, DELETED, Client, KindClient, ObjectList, SyncClient, retry_on_conflict
 
 Object = dict[str, Any]
 PODS = GroupVersionResource("", "v1", "pods")
@@ -46,8 +46,9 @@ async def reading(client: Client) -> None:
     async with client.watch("pods") as odd:
         async for each in odd:
             assert_type(each.object, Object)
-    assert_type(await client.resource(Pod), TypedClient[Pod])
-    assert_type(await client.resource(PODS), TypedClient[Object])
+    assert_type(client.resource(Pod), KindClient[Pod])
+    assert_type(await client.resource(Pod, "n").get("a"), Pod)
+    assert_type(await client.resource(PODS).list(labels="a=b"), ObjectList[Object])
 
 
 async def writing(client: Client, pod: Pod, network: Network, loose: Object) -> None:

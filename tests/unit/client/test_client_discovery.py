@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kapi.api.meta import GroupVersion
-from kapi.client import AnswerError, ConnectionLost, DiscoveryClient, RESTClient
+from kapi.client import AnswerError, ConnectionLost, DiscoveryClient, RESTClient, discovery
 from kapi.client.rest import JSON
 
 
@@ -221,3 +221,11 @@ def test_no_request_is_left_running_when_another_one_fails():
         return list(finished)
 
     assert asyncio.run(main()) == ["/apis"]
+
+
+def test_documents_that_are_remembered_are_few_and_small():
+    discovery._kept.clear()
+    for number in range(20):
+        discovery._keep(b"%d" % number, [])
+        assert len(discovery._kept) <= discovery._MOST_KEPT
+    discovery._kept.clear()

@@ -140,6 +140,11 @@ def test_plugin_that_fails_is_named_and_its_output_is_not(program, body, what):
     assert "SECRET" not in text
 
 
+def test_plugin_that_prints_too_much_is_not_waited_for_with_a_full_buffer(program):
+    """Its child survives it, and fills the buffer of the pipe that nothing reads any more."""
+    assert "printed more than" in _fails(program("import os; os.fork(); give(token='x' * 4000000)"))
+
+
 def test_missing_plugin_comes_with_a_hint():
     text = _fails("kapi-no-such-plugin", install_hint="get it there")
     assert text == "getting credentials: exec: executable kapi-no-such-plugin not found; get it there"

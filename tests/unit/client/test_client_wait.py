@@ -7,8 +7,8 @@ import pytest
 
 from kapi.api.errors import Conflict, Forbidden, NotFound
 from kapi.api.meta import GroupVersionKind, GroupVersionResource
-from kapi.client import ConnectionLost, RESTClient, TypedClient, WaitTimeout, retry_on_conflict
-from kapi.client.typed import dictionary_decoder
+from kapi.client import ConnectionLost, RESTClient, WaitTimeout, retry_on_conflict
+from kapi.client.typed import TypedClient, dictionary_decoder
 from kapi.client.wait import condition_met, wait_for, wait_until_deleted
 from virtual_time import run
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from kapi.api.builtin.core_v1 import Pod
 from kapi.api.keys import ObjectKey
+from kapi.client.metadata import PartialObjectMetadata
 from kapi.codec.errors import DecodeError
-from kapi.informer.cached import Intake, PartialObjectMetadata, decoder_of, without_managed_fields
+from kapi.informer.cached import Intake, decoder_of, without_managed_fields
 
 POD = {
     "apiVersion": "v1",

@@ -41,6 +41,7 @@ def test_public_names_are_these():
         "Indexer",
         "Lister",
         "ListerWatcher",
+        "NamespaceLister",
         "Pace",
         "Page",
         "PartialObjectMetadata",

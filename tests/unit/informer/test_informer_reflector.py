@@ -20,6 +20,7 @@ class Store:
     def __init__(self):
         self.objects = {}
         self.told = []
+        self.bookmarks = []
 
     def _put(self, verb, obj):
         self.told.append((verb, obj.key.name, obj.revision))
@@ -35,9 +36,12 @@ class Store:
         self.told.append(("delete", obj.key.name, obj.revision))
         self.objects.pop(obj.key, None)
 
-    def replace(self, objects):
+    def replace(self, objects, version):
         self.objects = {obj.key: obj for obj in objects}
         self.told.append(("replace", sorted(key.name for key in self.objects), None))
+
+    def bookmark(self, version):
+        self.bookmarks.append(version)
 
     def newest(self, key):
         return self.objects.get(key)

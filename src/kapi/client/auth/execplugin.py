@@ -177,6 +177,10 @@ class ExecPlugin:
         finally:
             if process.returncode is None:
                 process.kill()
+                # wait() returns when the pipe is closed too. A pipe whose buffer is full is not read any more, so that
+                # its end would never be seen.
+                while await process.stdout.read(_MAX_OUTPUT):
+                    pass
                 await process.wait()
 
     def _is_interactive(self) -> bool:

@@ -9,9 +9,9 @@ from kapi.api.builtin.core_v1 import ConfigMap, Pod
 from kapi.api.builtin.meta_v1 import ObjectMeta
 from kapi.api.errors import Expired
 from kapi.api.meta import GroupVersionKind, GroupVersionResource
-from kapi.client import AnswerError, RESTClient, TypedClient
+from kapi.client import AnswerError, RESTClient
 from kapi.client.documents import encode
-from kapi.client.typed import class_decoder, dictionary_decoder
+from kapi.client.typed import TypedClient, class_decoder, dictionary_decoder
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 MAPS = GroupVersionResource("", "v1", "configmaps")
