@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from kapi.controller.controller import ControllerOptions as ControllerOptions
     from kapi.controller.controller import reconcile_id as reconcile_id
     from kapi.controller.controller import reconcile_log as reconcile_log
+    from kapi.controller.enqueue import Prioritized as Prioritized
     from kapi.controller.manager import Leadership as Leadership
     from kapi.controller.manager import LeadershipLost as LeadershipLost
     from kapi.controller.manager import Manager as Manager
     from kapi.controller.manager.cachedclient import CachedClient as CachedClient
+    from kapi.controller.manager.cluster import Cluster as Cluster
     from kapi.controller.objects.upsert import create_or_patch as create_or_patch
     from kapi.controller.objects.upsert import create_or_update as create_or_update
     from kapi.controller.queue import DelayingQueue as DelayingQueue
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
     from kapi.controller.reconcile import Result as Result
     from kapi.controller.reconcile import TerminalError as TerminalError
     from kapi.controller.recorder import EventRecorder as EventRecorder
+    from kapi.controller.source import Trigger as Trigger
 
 # Imported when they are first asked for: a program that uses the queue alone has no use for HTTP and caches.
 _HOMES = {
     "Builder": "builder",
     "CachedClient": "manager.cachedclient",
+    "Cluster": "manager.cluster",
     "Controller": "controller",
     "ControllerOptions": "controller",
     "DelayingQueue": "queue",
@@ -45,12 +49,14 @@ _HOMES = {
     "Leadership": "manager",
     "LeadershipLost": "manager",
     "Manager": "manager",
+    "Prioritized": "enqueue",
     "QueueShutDown": "queue",
     "RateLimitingQueue": "queue",
     "Reconciler": "reconcile",
     "Request": "reconcile",
     "Result": "reconcile",
     "TerminalError": "reconcile",
+    "Trigger": "source",
     "WorkQueue": "queue",
     "create_or_patch": "objects.upsert",
     "create_or_update": "objects.upsert",
@@ -61,6 +67,7 @@ _HOMES = {
 __all__ = [
     "Builder",
     "CachedClient",
+    "Cluster",
     "Controller",
     "ControllerOptions",
     "DelayingQueue",
@@ -68,12 +75,14 @@ __all__ = [
     "Leadership",
     "LeadershipLost",
     "Manager",
+    "Prioritized",
     "QueueShutDown",
     "RateLimitingQueue",
     "Reconciler",
     "Request",
     "Result",
     "TerminalError",
+    "Trigger",
     "WorkQueue",
     "create_or_patch",
     "create_or_update",

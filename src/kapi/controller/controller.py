@@ -12,20 +12,22 @@ import asyncio
 import contextvars
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import structlog
 from prometheus_client import CollectorRegistry
 
+from kapi.api.keys import ObjectKey
 from kapi.base.clock import SystemClock
 from kapi.base.log import ensure_configured
+from kapi.controller.fence import Fenced
 from kapi.controller.metrics.controller import ControllerMeter
 from kapi.controller.queue import QueueShutDown, RateLimitingQueue
-from kapi.controller.reconcile import Request, Result, as_function, is_terminal
+from kapi.controller.reconcile import R, Result, as_function, is_terminal
 from kapi.controller.tracebacks import Tracebacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from kapi.controller.queue.ratelimit import RateLimiter
     from kapi.controller.reconcile import ReconcileFunction, Reconciler
     from kapi.controller.source import Source
-    from kapi.controller.tracing import Tracing
+    from kapi.controller.tracing import ReconcileTracer
 
 SYNC_SECONDS = 120.0
 
@@ -70,7 +72,7 @@ class _Running:
 
     __slots__ = ("_bound", "_id", "_log", "_request", "may_act")
 
-    def __init__(self, request: Request, log: FilteringBoundLogger, may_act: Callable[[], bool] | None) -> None:
+    def __init__(self, request: Hashable, log: FilteringBoundLogger, may_act: Callable[[], bool] | None) -> None:
         self._request = request
         self._log = log
         self._bound: FilteringBoundLogger | None = None
@@ -88,9 +90,14 @@ class _Running:
     def log(self) -> FilteringBoundLogger:
         """The controller's logger, with what this reconcile is of."""
         if self._bound is None:
-            namespace, name = self._request
-            self._bound = self._log.bind(namespace=namespace, name=name, reconcileID=self.id)
+            self._bound = self._log.bind(**_log_fields(self._request), reconcileID=self.id)
         return self._bound
+
+
+def _log_fields(request: Hashable) -> dict[str, str]:
+    if isinstance(request, ObjectKey):
+        return {"namespace": request.namespace, "name": request.name}
+    return {"request": str(request)}
 
 
 def reconcile_id() -> str:
@@ -106,13 +113,16 @@ def reconcile_may_act() -> bool:
 
 
 def reconcile_log() -> FilteringBoundLogger:
-    """A structlog logger that names controller, namespace, name and reconcileID of the reconcile this code runs in."""
+    """A structlog logger that names controller, namespace, name and reconcileID of the reconcile this code runs in.
+
+    Of a request of another type than `Request`, it has the text as `request` in the place of namespace and name.
+    """
     running = _current.get()
     return _log if running is None else running.log
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerOptions:
+class ControllerOptions(Generic[R]):
     """The options of a controller.
 
     `timeout` is for one reconcile, in seconds; None waits for ever. `rate_limiter` belongs to one controller; unless
@@ -124,7 +134,7 @@ class ControllerOptions:
     """
 
     workers: int = 1
-    rate_limiter: RateLimiter[Request] | None = None
+    rate_limiter: RateLimiter[R] | None = None
     timeout: float | None = None
     sync_timeout: float = SYNC_SECONDS
     needs_leader_election: bool = True
@@ -139,16 +149,16 @@ class ControllerOptions:
             raise ValueError(f"timeout={self.timeout}: expected more than 0 seconds, or None")
 
 
-class Controller:
-    """One reconciler with its queue and workers. `run` it once."""
+class Controller(Generic[R]):
+    """One reconciler with its queue and workers. `run` it once. `R` is the type of its keys."""
 
     def __init__(
         self,
         name: str,
-        reconciler: Reconciler | ReconcileFunction,
+        reconciler: Reconciler[R] | ReconcileFunction[R],
         *,
-        sources: Iterable[Source] = (),
-        options: ControllerOptions | None = None,
+        sources: Iterable[Source[R]] = (),
+        options: ControllerOptions[R] | None = None,
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
         log_fields: Mapping[str, Any] | None = None,
@@ -162,7 +172,7 @@ class Controller:
         self._sources = list(sources)
         self._clock = clock or SystemClock()
         registry = registry or CollectorRegistry()
-        self.queue: RateLimitingQueue[Request] = RateLimitingQueue(
+        self.queue: RateLimitingQueue[R] = RateLimitingQueue(
             name, limiter=self._options.rate_limiter, clock=self._clock, registry=registry
         )
         self._meter = ControllerMeter(name, registry)
@@ -170,7 +180,7 @@ class Controller:
         self._log: FilteringBoundLogger = structlog.get_logger("kapi.controller", controller=name, **(log_fields or {}))
         self.may_act: Callable[[], bool] | None = None
         """Called before each reconcile, if given: a process that was paused must not act after its lease expired."""
-        self.tracing: Tracing | None = None
+        self.tracing: ReconcileTracer | None = None
         """Makes a span of each reconcile, if given."""
         self._tracebacks = Tracebacks()
         self._stopping = asyncio.Event()
@@ -196,7 +206,7 @@ class Controller:
         """Return True if the sources were ready and the workers are at work, or have been."""
         return self._is_started
 
-    async def watch(self, source: Source) -> None:
+    async def watch(self, source: Source[R]) -> None:
         """One more source. Of a controller that runs already, wait until the source is ready."""
         if self._stopping.is_set():
             raise RuntimeError(f"controller {self.name!r} has been stopped")
@@ -277,7 +287,7 @@ class Controller:
             # One reason not to start is enough, and easier to read and to catch than a group of them.
             raise errors.exceptions[0] from None
 
-    async def _ready(self, source: Source) -> None:
+    async def _ready(self, source: Source[R]) -> None:
         seconds = self._options.sync_timeout
         try:
             async with asyncio.timeout(seconds) as scope:
@@ -310,7 +320,7 @@ class Controller:
             if not reconciled % _SLICE:
                 await asyncio.sleep(0)
 
-    async def _handle(self, request: Request, priority: int) -> None:
+    async def _handle(self, request: R, priority: int) -> None:
         """One reconcile, and what follows from how it ended."""
         running = _Running(request, self._log, self.may_act)
         # The context of the worker's task: the next reconcile overwrites it, and nothing reads it in between.
@@ -332,27 +342,34 @@ class Controller:
             if span is not None:
                 span.end()
 
-    async def _call(self, request: Request) -> Result | None:
+    async def _call(self, request: R) -> Result | None:
         """Reconcile, and keep cancellations that are not ours from ending the worker."""
         try:
             if self._options.timeout is None:
-                result = await self._reconcile(request)
+                result = await self._started(request)
             else:
                 result = await self._within(self._options.timeout, request)
         except asyncio.CancelledError as error:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
                 raise
+            if self.may_act is not None and not self.may_act():
+                self._log.warning("reconcile cancelled: this process is not the leader any more")
+                return None
             raise _StrayCancellation("the reconciler raised CancelledError and was not cancelled") from error
         if result is None or isinstance(result, Result):
             return result
         raise TypeError(f"the reconciler returned {result!r}: expected a Result or None")
 
-    async def _within(self, seconds: float, request: Request) -> Result | None:
+    def _started(self, request: R) -> Awaitable[Result | None]:
+        reconcile = self._reconcile(request)
+        return reconcile if self.may_act is None else Fenced(reconcile, self.may_act)
+
+    async def _within(self, seconds: float, request: R) -> Result | None:
         scope = asyncio.timeout(seconds)
         try:
             async with scope:
-                return await self._reconcile(request)
+                return await self._started(request)
         except TimeoutError as error:
             if scope.expired():
                 raise TimeoutError(f"the reconcile took longer than {seconds:g} s") from error
@@ -361,7 +378,7 @@ class Controller:
             if scope.expired():
                 self._meter.timeouts.inc()
 
-    def _failed(self, request: Request, priority: int, error: Exception, log: FilteringBoundLogger) -> None:
+    def _failed(self, request: R, priority: int, error: Exception, log: FilteringBoundLogger) -> None:
         terminal = is_terminal(error)
         if _is_mistake(error):
             self._meter.panics.inc()
@@ -380,7 +397,7 @@ class Controller:
         else:
             log.error("reconcile failed", error=str(error), terminal=terminal, exc_info=trace)
 
-    def _succeeded(self, request: Request, priority: int, result: Result) -> None:
+    def _succeeded(self, request: R, priority: int, result: Result) -> None:
         priority = priority if result.priority is None else result.priority
         if result.requeue_after > 0:
             self.queue.forget(request)

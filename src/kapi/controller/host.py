@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kapi.base.clock import Clock
+    from kapi.client.client import Client
     from kapi.client.mapper import RESTMapper
     from kapi.informer.factory import SharedInformerFactory
 
@@ -46,8 +47,8 @@ class Measured(Protocol):
         ...
 
 
-class ControllerHost(Protocol):
-    """Runs controllers, and holds what they share."""
+class WatchedCluster(Protocol):
+    """A cluster whose objects controllers watch."""
 
     @property
     def informers(self) -> SharedInformerFactory:
@@ -58,6 +59,15 @@ class ControllerHost(Protocol):
     def mapper(self) -> RESTMapper:
         """The REST mapper."""
         ...
+
+    @property
+    def client(self) -> Client:
+        """The client with which objects are read for reconcilers that take them."""
+        ...
+
+
+class ControllerHost(WatchedCluster, Protocol):
+    """Runs controllers, and holds what they share. What is watched is in its own cluster unless another is named."""
 
     @property
     def clock(self) -> Clock:

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from kapi.controller.enqueue import Prioritized
 from kapi.controller.event import Created, Deleted, Updated
 from kapi.controller.queue import LIVE_PRIORITY
+from kapi.controller.reconcile import R
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kapi.controller.enqueue import Handler, Requests
+    from kapi.controller.enqueue import Handler, Priority, Requests
     from kapi.controller.event import Event
     from kapi.controller.predicate import Predicate
     from kapi.controller.queue import RateLimitingQueue
-    from kapi.controller.reconcile import Request
     from kapi.informer.cached import Cached
     from kapi.informer.handlers import Registration
     from kapi.informer.informer import SharedInformer
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Source(Protocol):
+class Source(Protocol[R]):
     """A source of keys for a controller's queue."""
 
-    async def start(self, queue: RateLimitingQueue[Request], /) -> None:
+    async def start(self, queue: RateLimitingQueue[R], /) -> None:
         """Begin. Called once; returns when set up, not when done."""
         ...
 
@@ -43,19 +44,26 @@ class Source(Protocol):
         ...
 
 
-class Kind(Generic[T]):
+class Kind(Generic[T, R]):
     """The events of an informer: `handler` returns the keys to reconcile for those that pass all predicates.
 
-    Starts the informer unless it is started, and leaves stopping it to its factory. What a predicate or the handler
-    raises is logged by the informer, and that event is skipped.
+    `priority` is that of the keys; without it the event says: low for the initial list and for resyncs. Starts the
+    informer unless it is started, and leaves stopping it to its factory. What a predicate or the handler raises is
+    logged by the informer, and that event is skipped.
     """
 
     def __init__(
-        self, informer: SharedInformer[T], handler: Handler[T], predicates: Iterable[Predicate[T]] = ()
+        self,
+        informer: SharedInformer[T],
+        handler: Handler[T, R],
+        predicates: Iterable[Predicate[T]] = (),
+        *,
+        priority: Priority[T] | None = None,
     ) -> None:
         self._informer = informer
         self._handler = handler
         self._predicates = tuple(predicates)
+        self._priority = priority
         self._registration: Registration[T] | None = None
 
     def __str__(self) -> str:
@@ -63,10 +71,10 @@ class Kind(Generic[T]):
         error = self._informer.reflector.last_error
         return self._informer.name if self._informer.has_synced or not error else f"{self._informer.name} ({error})"
 
-    async def start(self, queue: RateLimitingQueue[Request], /) -> None:
+    async def start(self, queue: RateLimitingQueue[R], /) -> None:
         """Add a handler to the informer."""
         self._registration = self._informer.add_raw_handler(
-            _Feed(queue, self._handler, self._predicates), name=f"of controller {queue.name}"
+            _Feed(queue, self._handler, self._predicates, self._priority), name=f"of controller {queue.name}"
         )
         self._informer.start()
 
@@ -82,15 +90,20 @@ class Kind(Generic[T]):
             self._registration = None
 
 
-class _Feed(Generic[T]):
+class _Feed(Generic[T, R]):
     """An informer's handler that puts keys into a queue."""
 
     def __init__(
-        self, queue: RateLimitingQueue[Request], handler: Handler[T], predicates: tuple[Predicate[T], ...]
+        self,
+        queue: RateLimitingQueue[R],
+        handler: Handler[T, R],
+        predicates: tuple[Predicate[T], ...],
+        priority: Priority[T] | None,
     ) -> None:
         self._queue = queue
         self._handler = handler
         self._predicates = predicates
+        self._priority = priority
 
     def on_add(self, obj: Cached[T], *, initial: bool) -> Awaitable[Any] | None:
         """See `Handler`."""
@@ -111,19 +124,25 @@ class _Feed(Generic[T]):
         requests = self._handler(event)
         # Most handlers answer with a tuple, and asking what can be awaited takes longer than they do.
         if type(requests) is not tuple and isinstance(requests, Awaitable):
-            return self._add_later(requests, event.priority)
-        self._add(requests, event.priority)
+            return self._add_later(requests, event)
+        self._add(requests, event)
         return None
 
-    async def _add_later(self, requests: Awaitable[Requests], priority: int) -> None:
-        self._add(await requests, priority)
+    async def _add_later(self, requests: Awaitable[Requests[R]], event: Event[T]) -> None:
+        self._add(await requests, event)
 
-    def _add(self, requests: Requests, priority: int) -> None:
+    def _add(self, requests: Requests[R], event: Event[T]) -> None:
+        priority = event.priority if self._priority is None else self._priority
+        if callable(priority):
+            priority = priority(event)
         for request in requests:
-            self._queue.add(request, priority=priority)
+            if isinstance(request, Prioritized):
+                self._queue.add(request.request, priority=request.priority)
+            else:
+                self._queue.add(request, priority=priority)
 
 
-class Trigger:
+class Trigger(Generic[R]):
     """A source that code fires: a timer, a webhook, another controller.
 
     What is fired before the controller starts waits for it; what is fired after it stopped is ignored.
@@ -131,14 +150,14 @@ class Trigger:
 
     def __init__(self, name: str = "trigger") -> None:
         self._name = name
-        self._queue: RateLimitingQueue[Request] | None = None
-        self._waiting: dict[Request, int] = {}
+        self._queue: RateLimitingQueue[R] | None = None
+        self._waiting: dict[R, int] = {}
         self._is_stopped = False
 
     def __str__(self) -> str:
         return self._name
 
-    def fire(self, request: Request, *, priority: int = LIVE_PRIORITY) -> None:
+    def fire(self, request: R, *, priority: int = LIVE_PRIORITY) -> None:
         """Have a key reconciled."""
         if self._is_stopped:
             return
@@ -147,7 +166,7 @@ class Trigger:
         else:
             self._queue.add(request, priority=priority)
 
-    async def start(self, queue: RateLimitingQueue[Request], /) -> None:
+    async def start(self, queue: RateLimitingQueue[R], /) -> None:
         """Hand over what was fired so far."""
         self._queue = queue
         for request, priority in self._waiting.items():

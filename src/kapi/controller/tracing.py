@@ -13,21 +13,47 @@ or names of objects other than the one that is reconciled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from kapi.api.keys import ObjectKey
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
     from contextvars import Token
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
     from kapi.client.transport.observer import Ended, Outgoing
-    from kapi.controller.reconcile import Request, Result
+    from kapi.controller.reconcile import Result
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _NAMESPACE_PARTS: Final = frozenset({"status", "finalize"})
+
+
+class ReconcileEnd(Protocol):
+    """Is told how a reconcile ended: `succeeded` or `failed`, unless it was cancelled, then `end`."""
+
+    def succeeded(self, result: Result, /) -> None:
+        """The reconciler returned."""
+        ...
+
+    def failed(self, error: Exception, /) -> None:
+        """The reconciler raised."""
+        ...
+
+    def end(self) -> None:
+        """The reconcile is over; in the task that began it."""
+        ...
+
+
+class ReconcileTracer(Protocol):
+    """Is told of every reconcile of a controller: `Tracing`, or a recorder of tests."""
+
+    def reconcile(self, controller: str, request: Hashable, identity: str, /) -> ReconcileEnd:
+        """A reconcile begins."""
+        ...
 
 
 class Tracing:
@@ -39,13 +65,11 @@ class Tracing:
         self._tracer = tracer
         self._inject = TraceContextTextMapPropagator().inject
 
-    def reconcile(self, controller: str, request: Request, identity: str) -> ReconcileSpan:
+    def reconcile(self, controller: str, request: Hashable, identity: str) -> ReconcileSpan:
         """A reconcile begins; until the span's end, what is asked in this task is part of it."""
         from opentelemetry import context, trace
 
-        attributes = {"controller": controller, "k8s.object.name": request.name, "reconcile.id": identity}
-        if request.namespace:
-            attributes["k8s.namespace.name"] = request.namespace
+        attributes = {"controller": controller, "reconcile.id": identity, **_request_attributes(request)}
         span = self._tracer.start_span(f"reconcile {controller}", context=context.Context(), attributes=attributes)
         return ReconcileSpan(span, context.attach(trace.set_span_in_context(span)))
 
@@ -145,6 +169,13 @@ def _verb(outgoing: Outgoing, *, is_named: bool) -> str:
     if outgoing.method == "DELETE":
         return "delete" if is_named else "deletecollection"
     return "watch" if outgoing.is_watch else "get" if is_named else "list"
+
+
+def _request_attributes(request: Hashable) -> dict[str, str]:
+    if not isinstance(request, ObjectKey):
+        return {"reconcile.request": str(request)}
+    attributes = {"k8s.object.name": request.name, "k8s.namespace.name": request.namespace}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def _attributes(outgoing: Outgoing, asked: Asked) -> dict[str, str | int]:

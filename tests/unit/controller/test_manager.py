@@ -11,6 +11,7 @@ import pytest
 from kapi import Client, CustomResource, Leadership, Manager, Model, ObjectKey, ObjectMeta, definition, resource
 from kapi.api.builtin.core_v1 import ConfigMap
 from kapi.api.errors import NotFound
+from kapi.client import ALL_NAMESPACES
 from kapi.client.errors import NoMatch
 from kapi.controller.manager import LeadershipLost
 from kapi.controller.objects.ownership import set_controller_reference
@@ -154,7 +155,7 @@ def test_what_is_outside_of_the_watched_namespace_is_read_from_the_server(kubeco
         assert (await manager.client.get(Widget, ObjectKey("kube-public", "far"))).metadata.name == "far"
         assert {one.metadata.name for one in await manager.client.list(Widget, namespace="kube-public")} >= {"far"}
         await manager.client.create(widget("own"))
-        listed = {one.metadata.name for one in await manager.client.list(Widget)}
+        listed = {one.metadata.name for one in await manager.client.list(Widget, namespace=ALL_NAMESPACES)}
         assert {"near", "own"} <= listed
         assert "far" not in listed
         await manager.client.delete(await manager.client.get(Widget, ObjectKey("kube-public", "far")))
@@ -183,7 +184,7 @@ def test_most_reads_do_not_reach_the_server(kubeconfig):
         client.rest.send = counting
         for _ in range(100):
             assert (await manager.client.get(Widget, ObjectKey("default", "quiet"))).spec.size == 1
-            assert len(await manager.client.list(Widget)) == 1
+            assert len(await manager.client.list(Widget, namespace=ALL_NAMESPACES)) == 1
         assert asked == 0
         manager.stop()
         await running
@@ -315,7 +316,7 @@ def test_what_fails_ends_the_manager_and_is_raised(kubeconfig):
     managed(kubeconfig, test)
 
 
-def test_a_recorder_that_is_first_asked_for_in_a_reconcile_records_events(kubeconfig):
+def test_a_recorder_that_is_first_asked_for_in_a_reconcile_records_events_while_the_manager_runs(kubeconfig):
     async def test(client):
         manager = Manager(client)
 
@@ -323,13 +324,18 @@ def test_a_recorder_that_is_first_asked_for_in_a_reconcile_records_events(kubeco
             found = await manager.client.find(Widget, request)
             if found is not None:
                 manager.recorder("example.com/widgets").normal(found, "Seen", f"size {found.spec.size}")
-                manager.stop()
 
         manager.builder().for_(Widget).complete(reconcile)
         created = await client.create(widget("recorded", 7))
-        await manager.run(signals=False)
-        events = await client.list(("events.k8s.io/v1", "Event"), namespace="default")
-        notes = [event["note"] for event in events if event["regarding"].get("uid") == created.metadata.uid]
-        assert notes == ["size 7"]
+        running = asyncio.ensure_future(manager.run(signals=False))
+        try:
+            async with client.watch(("events.k8s.io/v1", "Event"), namespace="default") as changes:
+                async for change in changes:
+                    if change.object["regarding"].get("uid") == created.metadata.uid:
+                        assert change.object["note"] == "size 7"
+                        break
+        finally:
+            manager.stop()
+            await running
 
     managed(kubeconfig, test)

@@ -11,6 +11,7 @@ import pytest
 from kapi import Client, Manager, ObjectKey, ObjectMeta
 from kapi.api.builtin.core_v1 import ConfigMap, Namespace, Secret
 from kapi.api.errors import AlreadyExists, NotFound
+from kapi.client import ALL_NAMESPACES
 from kapi.controller.objects.ownership import set_controller_reference
 from kapi.controller.predicate import has_labels
 from kube_apiserver_plane import kube_apiserver_plane
@@ -142,7 +143,7 @@ def test_reads_come_from_the_cache_of_their_namespace(kubeconfig):
                 assert found.data == {"in": namespace}
                 [listed] = await manager.client.list(ConfigMap, namespace=namespace, labels=LABEL)
                 assert listed.data == {"in": namespace}
-            everything = await manager.client.list(ConfigMap, labels=LABEL)
+            everything = await manager.client.list(ConfigMap, namespace=ALL_NAMESPACES, labels=LABEL)
             assert {one.metadata.namespace for one in everything} == {RED, BLUE}
             assert (await manager.client.get(Namespace, ObjectKey("", GREEN))).metadata.name == GREEN
             assert GREEN in {one.metadata.name for one in await manager.client.list(Namespace)}
@@ -165,7 +166,7 @@ def test_own_writes_are_seen_at_once_in_every_namespace_and_nothing_else_is_aske
             for number in range(50):
                 for namespace in (RED, BLUE):
                     await manager.client.create(named(f"w{number}", namespace))
-                everything = await manager.client.list(ConfigMap, labels=LABEL)
+                everything = await manager.client.list(ConfigMap, namespace=ALL_NAMESPACES, labels=LABEL)
                 assert len(everything) == 2 * (number + 1)
                 mine = await manager.client.get(ConfigMap, ObjectKey(BLUE, f"w{number}"))
                 mine.data = {"n": str(number)}
@@ -179,7 +180,7 @@ def test_own_writes_are_seen_at_once_in_every_namespace_and_nothing_else_is_aske
             assert touched.metadata.annotations["touched"] == "yes"
             await manager.client.delete(mine)
             assert await manager.client.find(ConfigMap, ObjectKey(BLUE, "w49")) is None
-            assert len(await manager.client.list(ConfigMap, labels=LABEL)) == 99
+            assert len(await manager.client.list(ConfigMap, namespace=ALL_NAMESPACES, labels=LABEL)) == 99
             # A program that may read two namespaces would be refused a list of all.
             assert "/api/v1/configmaps" not in {path for _, path, _ in paths.asked}
 
@@ -191,10 +192,10 @@ def test_before_the_caches_are_filled_the_namespaces_are_asked_for_one_by_one(ku
         manager.builder().for_(ConfigMap).complete(nothing)
         for namespace in (RED, BLUE, GREEN):
             await client.create(named("a", namespace))
-        manager._share_caches()
+        manager.cluster.share_caches()
         paths = Paths()
         client.rest.observers = (paths,)
-        found = await manager.client.list(ConfigMap, labels=LABEL)
+        found = await manager.client.list(ConfigMap, namespace=ALL_NAMESPACES, labels=LABEL)
         assert {one.metadata.namespace for one in found} == {RED, BLUE}
         assert [path for _, path, _ in paths.asked] == [f"/api/v1/namespaces/{name}/configmaps" for name in (BLUE, RED)]
 

@@ -100,9 +100,18 @@ def test_work_of_a_process_that_lost_its_lease_is_cancelled_at_once():
             finally:
                 finished.append(now())
 
+        async def wait_long(request):
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                finished.append(now())
+
         manager.add(controller("a", reconcile, workers=3))
-        bystander = Runner("webhooks", seconds=25)
+        manager.add(controller("b", wait_long))
+        bystander, leading = Runner("webhooks", seconds=25), Runner("exporter", seconds=25)
+        leading.needs_leader_election = True
         manager.add(bystander)
+        manager.add(leading)
         running = asyncio.ensure_future(manager.run(signals=False))
         await asyncio.sleep(20)
         leases.take_over("another")
@@ -110,10 +119,11 @@ def test_work_of_a_process_that_lost_its_lease_is_cancelled_at_once():
         with pytest.raises(LeadershipLost, match="another leads now"):
             await running
         # The loss is seen by the next renewal, two seconds later at most; nothing is done after that.
-        assert len(finished) == 3
-        assert max(acts) <= taken_over + 2.5
+        assert len(finished) == 4
+        assert max(acts) <= max(finished) <= taken_over + 2.5
         assert now() <= taken_over + 2.5
         assert bystander.ended_at <= taken_over + 2.5
+        assert leading.ended_at <= taken_over + 2.5
         await manager.live.close()
 
     run(main())

@@ -1,27 +1,16 @@
 """What type checkers know about managers: `manager_types.py`, read by mypy as a user's program would be."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import kapi
+from type_checks import mypy
 
 
 @pytest.mark.slow
-def test_type_checkers_see_the_classes_of_the_user_in_caches(tmp_path):
+@pytest.mark.timeout(300)
+def test_type_checkers_see_the_classes_of_the_user_in_caches():
     sample = Path(__file__).with_name("manager_types.py")
-    environment = {**os.environ, "MYPYPATH": str(Path(kapi.__file__).parents[1])}
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent"]
-    done = subprocess.run(
-        [*command, "--config-file=", f"--cache-dir={tmp_path}", str(sample)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=110,
-        check=False,
-    )
+    done = mypy(sample.parent, sample.name)
     assert done.stdout == ""
     assert done.returncode == 0, done.stderr

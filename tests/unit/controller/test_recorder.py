@@ -183,8 +183,9 @@ def test_events_about_objects_without_a_namespace_go_to_the_default_one():
 @recorded
 async def test_a_recorder_starts_with_its_first_event(api, events, recorder, subject):
     recorder.normal(subject, "Created", "in a reconcile")
-    await recorder.close()
+    await asyncio.sleep(1)
     assert [event["reason"] for event in await stored(api)] == ["Created"]
+    await recorder.close()
 
 
 def test_events_recorded_before_there_is_an_event_loop_are_sent_when_the_recorder_is_closed():

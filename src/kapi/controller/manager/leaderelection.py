@@ -103,6 +103,14 @@ class LeaderElector:
         renewed = self._renewed_at
         return renewed is not None and self._clock.monotonic() - renewed < self._election.renew_seconds
 
+    def overdue(self) -> str | None:
+        """Return what is wrong with a leader that neither renews its Lease nor stops; None when nothing is."""
+        renewed = self._renewed_at
+        seconds = 0.0 if renewed is None else self._clock.monotonic() - renewed
+        if seconds <= self._election.lease_seconds:
+            return None
+        return f"the lease was not renewed for {seconds:.0f} s"
+
     @property
     def why_lost(self) -> str:
         """Return why leadership was lost."""

@@ -24,39 +24,44 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 import structlog
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
 from kapi.api.meta import GroupVersionResource
 from kapi.base.clock import SystemClock
 from kapi.base.log import ensure_configured
-from kapi.base.webhandler import Response
 from kapi.client.dynamic import DynamicClient
-from kapi.client.transport.metrics import RequestMeter
 from kapi.controller.builder import builder
 from kapi.controller.controller import Controller
-from kapi.controller.host import Measured
-from kapi.controller.manager.cachedclient import CachedClient
+from kapi.controller.manager.cluster import Cluster
 from kapi.controller.manager.leaderelection import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election, LeaderElector
+from kapi.controller.manager.pages import Pages
+from kapi.controller.manager.profilepages import LIMITS as PROFILE_LIMITS
+from kapi.controller.manager.profilepages import ProfilePages, checked_address
 from kapi.controller.manager.shutdown import Shutdown, run_together
+from kapi.controller.reconcile import R, Request
 from kapi.controller.recorder import EventRecorder
 from kapi.controller.tracing import Tracing
-from kapi.informer.factory import SharedInformerFactory, namespaces_of
+from kapi.informer.factory import namespaces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
+    import msgspec
     from opentelemetry.trace import Tracer
 
+    from kapi.api.meta import GroupVersionKind, Object
     from kapi.base.clock import Clock
-    from kapi.base.webhandler import Request as HTTPRequest
     from kapi.client.client import Client
     from kapi.client.mapper import RESTMapper
-    from kapi.client.transport.observer import Observer
     from kapi.controller.builder import Builder
-    from kapi.controller.host import Runnable
+    from kapi.controller.host import Measured, Runnable
+    from kapi.informer.factory import CacheOptions
+    from kapi.informer.informer import SharedInformer
+
+T = TypeVar("T", bound="msgspec.Struct")
 
 SHUTDOWN_SECONDS: Final = 30.0
 """The graceful shutdown period, in seconds: runnables that have not ended by then are cancelled."""
@@ -96,6 +101,10 @@ class Manager:
     time. `namespace` is one, or several as in `a,b`; `namespaces` names them one by one; `namespaces_of` says what is
     refused. Without either, what `WATCH_NAMESPACE` says counts, and all namespaces if it says nothing.
 
+    `caches` has options of the caches of single kinds; the client then reads what they hold, and no more. `pages` is
+    the host and port of all pages; `metrics` and `probes` are for those that are to have one of their own. `profile` is
+    a loopback address for profiles of this process, see `profilepages`.
+
     `registry` holds the metrics of everything that runs here, and of the requests of `live` meanwhile. `tracer` makes
     spans of reconciles and of what they ask, see `tracing`; without it nothing is traced. `warm_up` is for controllers
     whose options do not say. `shutdown_timeout` is the time for everything to end after `stop`, in seconds.
@@ -108,36 +117,43 @@ class Manager:
         namespace: str | None = None,
         namespaces: Iterable[str] | None = None,
         leadership: Leadership | None = None,
+        caches: Mapping[type[Any] | GroupVersionKind, CacheOptions] | None = None,
         pages: tuple[str, int] | None = None,
+        metrics: tuple[str, int] | None = None,
+        probes: tuple[str, int] | None = None,
+        profile: tuple[str, int] | None = None,
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
         tracer: Tracer | None = None,
         warm_up: bool = False,
         shutdown_timeout: float = SHUTDOWN_SECONDS,
     ) -> None:
-        self.namespaces = _watched(namespace, namespaces)
-        """The namespaces that are watched; none stands for all of them."""
-        self.live = live
-        self.client = CachedClient(live)
         self.clock = clock or SystemClock()
         self.registry = registry or CollectorRegistry()
-        self.informers = SharedInformerFactory(
-            live.rest,
-            mapper=live.mapper,
-            namespace=",".join(self.namespaces),
-            clock=clock,
-            registry=self.registry,
-        )
-        self.elector = self._elector(leadership)
         self._tracing = Tracing(tracer) if tracer is not None else None
+        self._clock = clock
+        self.clusters: dict[str, Cluster] = {}
+        """The clusters by name; the manager's own has the empty one."""
+        self.cluster = self._add_cluster("", live, _watched(namespace, namespaces), caches)
+        """The manager's own cluster: the one of its leader election and its Events."""
+        self.live, self.client, self.informers = live, self.cluster.client, self.cluster.informers
+        self.namespaces = self.cluster.namespaces
+        """The namespaces that are watched; none stands for all of them."""
+        self.elector = self._elector(leadership)
         self._warm_up = warm_up
-        self._pages = pages
+        self._pages = Pages(self.registry)
+        self._pages.ready["caches"] = self._caches_check
+        self._pages.live["caches"] = self._followed_check
+        if self.elector is not None:
+            self._pages.live["leader-election"] = self.elector.overdue
+        addresses = {"pages": pages, "metrics": metrics, "probes": probes, "profile": checked_address(profile)}
+        self._addresses = addresses
         self._runnables: list[Runnable] = []
         self._recorders: dict[str, EventRecorder] = {}
-        self._checks: dict[str, Callable[[], str | None]] = {"caches": self._caches_check}
         self._shutdown = Shutdown(shutdown_timeout)
         self._is_running = False
-        self.pages_port = 0
+        self.ports: dict[str, int] = {}
+        """The ports of `pages`, `metrics`, `probes` and `profile` while the manager runs."""
 
     # -- what controllers need --------------------------------------------------------------------------------------
 
@@ -146,16 +162,30 @@ class Manager:
         """The REST mapper of the client."""
         return self.live.mapper
 
-    def builder(self) -> Builder:
-        """Return a builder of a controller of this manager."""
-        return builder(self)
+    @property
+    def controllers(self) -> tuple[Controller[Any], ...]:
+        """The controllers that have been added."""
+        return tuple(one for one in self._runnables if isinstance(one, Controller))
+
+    @property
+    def pages_port(self) -> int:
+        """The port of `pages`; 0 before it is served."""
+        return self.ports.get("pages", 0)
+
+    @overload
+    def builder(self) -> Builder[Request, Request]: ...
+    @overload
+    def builder(self, request_type: type[R]) -> Builder[R, R]: ...
+    def builder(self, request_type: type[Any] = Request) -> Builder[Any, Any]:
+        """Return a builder of a controller of this manager, keyed by objects or by a type of the user's."""
+        return builder(self, request_type)
 
     def add(self, runnable: Runnable, /) -> None:
         """Add a runnable; before `run`."""
         if self._is_running:
             raise RuntimeError(f"{runnable.name} was added too late: the manager is running already")
-        if isinstance(runnable, Measured):
-            runnable.measure(self.registry)
+        if hasattr(runnable, "measure"):
+            cast("Measured", runnable).measure(self.registry)
         if isinstance(runnable, Controller):
             runnable.tracing = self._tracing
             if self.elector is not None and runnable.needs_leader_election:
@@ -175,9 +205,59 @@ class Manager:
             )
         return self._recorders[controller]
 
+    def add_cluster(
+        self,
+        name: str,
+        live: Client,
+        *,
+        namespace: str | Iterable[str] = "",
+        caches: Mapping[type[Any] | GroupVersionKind, CacheOptions] | None = None,
+    ) -> Cluster:
+        """Add another cluster, whose objects controllers may watch; before `run`. `namespace` and `caches` as above.
+
+        The client is used, and not closed.
+        """
+        if self._is_running:
+            raise RuntimeError(f"cluster {name} was added too late: the manager is running already")
+        if not name or name in self.clusters:
+            raise ValueError(f"a cluster needs a name of its own, not {name!r}")
+        return self._add_cluster(name, live, namespaces_of(namespace), caches)
+
+    def _add_cluster(
+        self,
+        name: str,
+        live: Client,
+        namespaces: tuple[str, ...],
+        caches: Mapping[type[Any] | GroupVersionKind, CacheOptions] | None,
+    ) -> Cluster:
+        self.clusters[name] = Cluster(
+            name,
+            live,
+            namespaces=namespaces,
+            caches=caches,
+            clock=self._clock,
+            registry=self.registry,
+            tracing=self._tracing,
+        )
+        return self.clusters[name]
+
+    @overload
+    def index(self, kind: type[T], name: str, values: Callable[[T], Iterable[str]] | None = None) -> None: ...
+    @overload
+    def index(
+        self, kind: GroupVersionKind, name: str, values: Callable[[Object], Iterable[str]] | None = None
+    ) -> None: ...
+    def index(self, kind: Any, name: str, values: Callable[[Any], Iterable[str]] | None = None) -> None:
+        """Index the cache of a kind, see `Cluster.index`."""
+        self.cluster.index(kind, name, values)
+
     def add_check(self, name: str, check: Callable[[], str | None]) -> None:
         """Add a readiness check: a function that returns what is wrong, or None."""
-        self._checks[name] = check
+        self._pages.ready[name] = check
+
+    def add_live_check(self, name: str, check: Callable[[], str | None]) -> None:
+        """Add a liveness check: a function that returns what only a restart can cure, or None."""
+        self._pages.live[name] = check
 
     # -- running ----------------------------------------------------------------------------------------------------
 
@@ -192,41 +272,18 @@ class Manager:
         self._is_running = True
         ensure_configured()
         async with contextlib.AsyncExitStack() as stack:
-            stack.enter_context(self._observed())
             if signals:
                 stack.enter_context(_stopped_by_signals(self.stop))
-            if self._pages is not None:
-                from kapi.base.webserver import WebServer
-
-                host, port = self._pages
-                server = await stack.enter_async_context(WebServer(self._page, host=host, port=port))
-                self.pages_port = server.port
+            await self._serve_pages(stack)
             stack.push_async_callback(self._close_recorders)
-            self._share_caches()
-            await stack.enter_async_context(self.informers)
+            for cluster in self.clusters.values():
+                await stack.enter_async_context(cluster)
             anywhere = [one for one in self._runnables if not one.needs_leader_election]
             leading = [one for one in self._runnables if one.needs_leader_election]
             await self._run_all(anywhere, leading)
 
     async def _close_recorders(self) -> None:
         await asyncio.gather(*(recorder.close() for recorder in self._recorders.values()))
-
-    @contextlib.contextmanager
-    def _observed(self) -> Iterator[None]:
-        """Have metrics and traces follow the client while the manager runs; others may use it before and after."""
-        rest = self.live.rest
-        mine: list[Observer] = [RequestMeter(self.registry), *([self._tracing] if self._tracing else ())]
-        rest.observers = (*rest.observers, *mine)
-        try:
-            yield
-        finally:
-            rest.observers = tuple(one for one in rest.observers if one not in mine)
-
-    def _share_caches(self) -> None:
-        """Let the client read from every cache that holds a kind whole."""
-        for collection, informer in self.informers.informers.items():
-            if not (collection.labels or collection.fields or collection.is_metadata_only or collection.cls is dict):
-                self.client.use(collection.gvk, informer, namespaces=collection.namespaces)
 
     async def _run_all(self, anywhere: Sequence[Runnable], leading: Sequence[Runnable]) -> None:
         async def lead() -> None:
@@ -253,7 +310,7 @@ class Manager:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _warmed_up(self, controllers: Sequence[Controller]) -> bool:
+    async def _warmed_up(self, controllers: Sequence[Controller[Any]]) -> bool:
         """Fill the queues of some controllers; False when the manager was stopped before they were full."""
         task = asyncio.ensure_future(_warm_up(controllers))
         stopping = asyncio.ensure_future(self._shutdown.requested.wait())
@@ -268,7 +325,7 @@ class Manager:
             stopping.cancel()
             await asyncio.gather(task, stopping, return_exceptions=True)
 
-    def _is_to_warm_up(self, controller: Controller) -> bool:
+    def _is_to_warm_up(self, controller: Controller[Any]) -> bool:
         return self._warm_up if controller.wants_warm_up is None else controller.wants_warm_up
 
     async def _until_stopped(self, term: Coroutine[Any, Any, bool]) -> bool:
@@ -289,25 +346,32 @@ class Manager:
 
     # -- pages ------------------------------------------------------------------------------------------------------
 
-    async def _page(self, request: HTTPRequest) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            return Response(405, b"method not allowed\n")
-        if request.path in ("/healthz", "/livez"):
-            return Response(200, b"ok\n")
-        if request.path == "/readyz":
-            return self._readiness()
-        if request.path == "/metrics":
-            return Response(200, generate_latest(self.registry), "text/plain; version=0.0.4; charset=utf-8")
-        return Response(404, b"page not found\n")
+    async def _serve_pages(self, stack: contextlib.AsyncExitStack) -> None:
+        handlers = {
+            "pages": self._pages.all,
+            "metrics": self._pages.metrics,
+            "probes": self._pages.probes,
+            "profile": ProfilePages().all,
+        }
+        for name, address in self._addresses.items():
+            if address is not None:
+                from kapi.base.webserver import WebServer
 
-    def _readiness(self) -> Response:
-        wrong = {name: text for name, check in self._checks.items() if (text := check()) is not None}
-        lines = [f"[{'-' if name in wrong else '+'}]{name} {wrong.get(name, 'ok')}" for name in self._checks]
-        return Response(500 if wrong else 200, ("\n".join(lines) + "\n").encode())
+                limits = PROFILE_LIMITS if name == "profile" else None
+                server = WebServer(handlers[name], host=address[0], port=address[1], limits=limits)
+                await stack.enter_async_context(server)
+                self.ports[name] = server.port
+
+    def _all_informers(self) -> list[SharedInformer[Any]]:
+        return [informer for cluster in self.clusters.values() for informer in cluster.informers.informers.values()]
 
     def _caches_check(self) -> str | None:
-        behind = [informer.name for informer in self.informers.informers.values() if not informer.has_synced]
+        behind = [informer.name for informer in self._all_informers() if not informer.has_synced]
         return f"not synced: {'; '.join(behind)}" if behind else None
+
+    def _followed_check(self) -> str | None:
+        ended = [informer.name for informer in self._all_informers() if informer.has_failed]
+        return f"not followed any more: {'; '.join(ended)}" if ended else None
 
     def _elector(self, leadership: Leadership | None) -> LeaderElector | None:
         if leadership is None:
@@ -333,7 +397,7 @@ def _watched(namespace: str | None, namespaces: Iterable[str] | None) -> tuple[s
         raise ValueError(f"WATCH_NAMESPACE: {error}") from None
 
 
-async def _warm_up(controllers: Sequence[Controller]) -> None:
+async def _warm_up(controllers: Sequence[Controller[Any]]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for controller in controllers:

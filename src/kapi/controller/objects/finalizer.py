@@ -23,7 +23,6 @@ from kapi.api.errors import Conflict, Invalid, NotFound
 if TYPE_CHECKING:
     from kapi.api.access import AnyObject
     from kapi.client.client import Client
-    from kapi.controller.manager.cachedclient import CachedClient
 
 ATTEMPTS: Final = 10
 """Other writers that may change the list of finalizers meanwhile before the error is raised."""
@@ -34,7 +33,7 @@ def has_finalizer(obj: AnyObject, name: str) -> bool:
     return name in finalizers_of(obj)
 
 
-async def ensure_finalizer(client: Client | CachedClient, obj: Any, name: str) -> bool:
+async def ensure_finalizer(client: Client, obj: Any, name: str) -> bool:
     """Add a finalizer to an object on the server; returns True if it had none of this name.
 
     Raises:
@@ -44,7 +43,7 @@ async def ensure_finalizer(client: Client | CachedClient, obj: Any, name: str) -
     return await _patch(client, obj, name, is_wanted=True)
 
 
-async def remove_finalizer(client: Client | CachedClient, obj: Any, name: str) -> bool:
+async def remove_finalizer(client: Client, obj: Any, name: str) -> bool:
     """Remove a finalizer from an object on the server; returns True if it had one of this name.
 
     One that is gone, or whose name another object has now, has none.
@@ -55,7 +54,7 @@ async def remove_finalizer(client: Client | CachedClient, obj: Any, name: str) -
         return False
 
 
-async def _patch(client: Client | CachedClient, obj: Any, name: str, *, is_wanted: bool) -> bool:
+async def _patch(client: Client, obj: Any, name: str, *, is_wanted: bool) -> bool:
     # The built-in controllers use this module, and have no use for the caches of a manager.
     from kapi.controller.objects.upsert import become, find_live
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kapi.client.client import Client
 
-    Change: TypeAlias = Callable[["Client | CachedClient", Any, bytes, str], Awaitable[Any]]
+    Change: TypeAlias = Callable[[Client, Any, bytes, str], Awaitable[Any]]
 
 T = TypeVar("T", bound=msgspec.Struct | Object)
 
@@ -76,7 +76,7 @@ class _Overtaken(Exception):
 
 
 async def create_or_update(
-    client: Client | CachedClient, obj: T, mutate: Callable[[T], Any], *, attempts: int = ATTEMPTS
+    client: Client, obj: T, mutate: Callable[[T], Any], *, attempts: int = ATTEMPTS
 ) -> Operation:
     """Make the object of this name what `mutate` makes of it, and put it whole; see the module for the promises.
 
@@ -87,9 +87,7 @@ async def create_or_update(
     return await _upsert(client, obj, mutate, _update, attempts)
 
 
-async def create_or_patch(
-    client: Client | CachedClient, obj: T, mutate: Callable[[T], Any], *, attempts: int = ATTEMPTS
-) -> Operation:
+async def create_or_patch(client: Client, obj: T, mutate: Callable[[T], Any], *, attempts: int = ATTEMPTS) -> Operation:
     """The same by a merge patch of the difference; fields that `mutate` leaves alone are not sent.
 
     A merge patch replaces lists whole. One that has a list in it is bound to the state that was read, so that items
@@ -98,9 +96,7 @@ async def create_or_patch(
     return await _upsert(client, obj, mutate, _patch, attempts)
 
 
-async def _upsert(
-    client: Client | CachedClient, obj: T, mutate: Callable[[T], Any], change: Change, attempts: int
-) -> Operation:
+async def _upsert(client: Client, obj: T, mutate: Callable[[T], Any], change: Change, attempts: int) -> Operation:
     if not name_of(obj):
         raise ValueError("the object has no name: metadata.name is needed to find it")
     for attempt in range(attempts):
@@ -118,7 +114,7 @@ async def _upsert(
 
 
 async def _attempt(
-    client: Client | CachedClient, obj: Any, mutate: Callable[[Any], Any], change: Change, *, is_first: bool
+    client: Client, obj: Any, mutate: Callable[[Any], Any], change: Change, *, is_first: bool
 ) -> tuple[Operation, Any]:
     found = await _find(client, obj, from_cache=is_first)
     wanted = copy.deepcopy(obj) if found is None else found
@@ -138,44 +134,43 @@ async def _attempt(
         raise _Overtaken(error) from error
 
 
-async def _find(client: Client | CachedClient, obj: Any, *, from_cache: bool) -> Any:
+async def _find(client: Client, obj: Any, *, from_cache: bool) -> Any:
     """The object as it is, or None. After a collision the cache is behind by definition, and the server is asked."""
     try:
-        if isinstance(client, CachedClient):
-            # Caches that this client reads from are of classes.
-            if from_cache and not isinstance(obj, dict):
-                return await client.get(type(obj), ObjectKey.of(obj))
-            client = client.live
-        return await _get_live(client, obj)
+        return await _get(client if from_cache else _live(client), obj)
     except NotFound:
         return None
 
 
-async def find_live(client: Client | CachedClient, obj: Any) -> Any:
+async def find_live(client: Client, obj: Any) -> Any:
     """Return the object of this kind and name as the server has it, or None."""
     try:
-        return await _get_live(client.live if isinstance(client, CachedClient) else client, obj)
+        return await _get(_live(client), obj)
     except NotFound:
         return None
 
 
-async def _get_live(client: Client, obj: Any) -> Any:
+def _live(client: Client) -> Client:
+    return client.live if isinstance(client, CachedClient) else client
+
+
+async def _get(client: Client, obj: Any) -> Any:
     kind: Any = SCHEME.gvk_of(obj) if isinstance(obj, dict) else type(obj)
     return await client.get(kind, name_of(obj), namespace=namespace_of(obj) or None)
 
 
-async def _create(client: Client | CachedClient, wanted: Any) -> Any:
+async def _create(client: Client, wanted: Any) -> Any:
     try:
         return await client.create(wanted)
     except AlreadyExists as error:
         raise _Overtaken(error) from error
 
 
-async def _update(client: Client | CachedClient, wanted: Any, before: bytes, read_at: str) -> Any:
+async def _update(client: Client, wanted: Any, before: bytes, read_at: str) -> Any:
     return await client.update(wanted)
 
 
-async def _patch(client: Client | CachedClient, wanted: Any, before: bytes, read_at: str) -> Any:
+async def _patch(client: Client, wanted: Any, before: bytes, read_at: str) -> Any:
     patch = difference(json.decode(before), json.decode(_state(wanted)))
     if _has_list(patch):
         patch["metadata"] = {**patch.get("metadata", {}), "resourceVersion": read_at}

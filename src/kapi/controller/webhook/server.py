@@ -2,19 +2,20 @@
 
     server = WebhookServer("0.0.0.0", 9443, certificates=SelfSigned.for_service("networks", "default"))
 
-    @server.validating("/validate-network", Network)
+    @server.validating(Network)
     async def validate(request: AdmissionRequest[Network]) -> None:
         if not request.subject.spec.cidr:
             raise Denied("a network needs a cidr")
 
-    @server.mutating("/mutate-network", Network)
+    @server.mutating(Network)
     def fill_in(network: Network, request: AdmissionRequest[Network]) -> None:
         network.spec.gateway = network.spec.gateway or "10.0.0.1"
 
     manager.add(server)
 
 Functions may be `async` or not; one that is not must be quick, since everything else waits for it. It runs in every
-process, leader or not: the API server picks any. A renewed certificate is taken up without a restart.
+process, leader or not: the API server picks any. A renewed certificate is taken up without a restart. With a
+`Registration` the server writes its own webhook configurations.
 """
 
 from __future__ import annotations
@@ -24,40 +25,44 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import structlog
 
+from kapi.api.errors import ApiError
 from kapi.base.log import ensure_configured
 from kapi.base.tls import server_context
 from kapi.base.webhandler import Response
+from kapi.client.errors import ClientError
 from kapi.codec import json
 from kapi.codec.errors import DecodeError
-from kapi.controller.webhook.admission import mutating, validating
 from kapi.controller.webhook.certificates import SelfSigned
 from kapi.controller.webhook.conversion import conversion, through_hub
+from kapi.controller.webhook.functions import WebhookFunctions
 from kapi.controller.webhook.metrics import WebhookMeter
 from kapi.controller.webhook.review import MalformedReview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from prometheus_client import CollectorRegistry
 
-    from kapi.api.meta import Object
     from kapi.base.webhandler import Limits, Request
-    from kapi.controller.webhook.admission import Mutator, Review, Validator
+    from kapi.controller.webhook.admission import Review
     from kapi.controller.webhook.certificates import Certificates
     from kapi.controller.webhook.conversion import Converter, Spoke
+    from kapi.controller.webhook.registration import Registration
 
 T = TypeVar("T")
 H = TypeVar("H")
 
 REFRESH_SECONDS: Final = 60.0
 """The seconds between two checks of the certificates."""
+REGISTRATION_SECONDS: Final = 2.0
+"""The seconds until a registration that failed is tried again."""
 STOP_SECONDS: Final = 10.0
 """The graceful shutdown period, in seconds."""
 
 _log = structlog.get_logger("kapi.controller")
 
 
-class WebhookServer:
+class WebhookServer(WebhookFunctions):
     """Serves webhooks over HTTPS until stopped; a `Runnable` of a manager.
 
     `port` is the real one once `wait_started` returns. A malformed review is a 400, everything that is a review gets
@@ -73,6 +78,7 @@ class WebhookServer:
         port: int = 9443,
         *,
         certificates: Certificates | None = None,
+        registration: Registration | None = None,
         limits: Limits | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
@@ -81,41 +87,14 @@ class WebhookServer:
         self._host = host
         self._limits = limits
         self._refresh_seconds = refresh_seconds
-        self._reviews: dict[str, Review] = {}
+        self._registration = registration
+        super().__init__()
         self._meter: WebhookMeter | None = None
         self._started = asyncio.Event()
+        self._registered = asyncio.Event()
         self._stopping = asyncio.Event()
 
     # -- paths ------------------------------------------------------------------------------------------------------
-
-    @overload
-    def validating(self, path: str, cls: type[T]) -> Callable[[Validator[T]], Validator[T]]: ...
-    @overload
-    def validating(self, path: str) -> Callable[[Validator[Object]], Validator[Object]]: ...
-    def validating(self, path: str, cls: Any = None) -> Callable[[Validator[Any]], Validator[Any]]:
-        """Ask a function about requests for objects of a class, or of any kind, as dictionaries."""
-
-        def decorate(function: Validator[Any]) -> Validator[Any]:
-            self._add(path, validating(function, cls))
-            return function
-
-        return decorate
-
-    @overload
-    def mutating(self, path: str, cls: type[T]) -> Callable[[Mutator[T]], Mutator[T]]: ...
-    @overload
-    def mutating(self, path: str) -> Callable[[Mutator[Object]], Mutator[Object]]: ...
-    def mutating(self, path: str, cls: Any = None) -> Callable[[Mutator[Any]], Mutator[Any]]:
-        """Let a function change objects before they are stored: in place, or by returning another.
-
-        It is not called for DELETE, where there is nothing to change; `validating` is.
-        """
-
-        def decorate(function: Mutator[Any]) -> Mutator[Any]:
-            self._add(path, mutating(function, cls))
-            return function
-
-        return decorate
 
     @overload
     def conversion(self, path: str, convert: Converter, /) -> None: ...
@@ -130,11 +109,7 @@ class WebhookServer:
         self._add(path, conversion(convert if convert is not None else through_hub(hub, spokes)))
 
     def _add(self, path: str, review: Review) -> None:
-        if not path.startswith("/"):
-            raise ValueError(f"path {path!r}: a path begins with a slash")
-        if path in self._reviews:
-            raise ValueError(f"path {path!r} is taken")
-        self._reviews[path] = review
+        super()._add(path, review)
         if self._meter is not None:
             self._meter.expect(path)
 
@@ -162,7 +137,8 @@ class WebhookServer:
             self.port = server.port
             self._started.set()
             _log.info("serving webhooks", host=self._host, port=self.port, paths=sorted(self._reviews))
-            while not await self._stopped_within(self._refresh_seconds):
+            await self._register()
+            while not await self._stopped_within(self._refresh_after):
                 try:
                     latest = await asyncio.to_thread(self._renewed)
                     if latest != shown:
@@ -171,6 +147,33 @@ class WebhookServer:
                         _log.info("took up a renewed certificate")
                 except Exception:
                     _log.exception("the certificate could not be renewed; the old one stays")
+                else:
+                    await self._register()
+            if self._registration is not None:
+                await self._registration.remove()
+
+    @property
+    def _refresh_after(self) -> float:
+        if self._registration is None or self._registered.is_set():
+            return self._refresh_seconds
+        return min(self._refresh_seconds, REGISTRATION_SECONDS)
+
+    async def _register(self) -> None:
+        """Write the configurations; a failure is logged, and it is tried again."""
+        if self._registration is None:
+            return
+        try:
+            bundle = await asyncio.to_thread(self.ca_bundle)
+            await self._registration.apply(self._hooks, bundle, self.port)
+        except (ApiError, ClientError, ValueError) as error:  # ValueError: a definition without a conversion webhook
+            self._registered.clear()
+            _log.warning("webhook configurations could not be written", name=self._registration.name, error=str(error))
+        else:
+            self._registered.set()
+
+    async def wait_registered(self) -> None:
+        """Until the API server has the webhook configurations."""
+        await self._registered.wait()
 
     def stop(self) -> None:
         """Stop gracefully: calls in progress are answered, then `run` returns."""
@@ -196,7 +199,8 @@ class WebhookServer:
 
     async def _stopped_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
         except TimeoutError:
             return False
         return True
