@@ -3,6 +3,7 @@
 Those of built-in groups are created at the start; one that a user deletes stays deleted until the next start. Those of
 custom groups follow the CustomResourceDefinitions. kube-apiserver's autoregistration does the same. Discovery here does
 not depend on them, but clients list APIServices to find out which server serves what.
+One that names a Service is that of another server, see `kapi.server.aggregation`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from kapi.controlplane.apiserviceavailability import LOCAL, PATH, set_availability
 from kapi.controlplane.bootstrap import BootstrapError, ensure_object
+from kapi.registry.custom.store import CustomStore
+from kapi.server.aggregation.apiservices import APISERVICES, OWN_GROUP
+from kapi.server.aggregation.priorities import default_priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,48 +25,13 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Event
     from kapi.registry.catalog import Catalog
+    from kapi.registry.resource import Resource
     from kapi.server.transport.inprocess import InProcessTransport
 
-PATH: Final = "/apis/apiregistration.k8s.io/v1/apiservices"
 AUTOMANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 RETRY_SECONDS: Final = 5.0
 
-_APISERVICES: Final = "apiservices.apiregistration.k8s.io"
 _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-_OWN_GROUP: Final = "apiregistration.k8s.io"
-_CUSTOM_PRIORITY: Final = (1000, 100)
-
-# The priorities of kube-apiserver: of the group, and of its versions where they are not 15.
-_GROUP_PRIORITIES: Final = {
-    "": 18000,
-    "apps": 17800,
-    "events.k8s.io": 17750,
-    "authentication.k8s.io": 17700,
-    "authorization.k8s.io": 17600,
-    "autoscaling": 17500,
-    "batch": 17400,
-    "certificates.k8s.io": 17300,
-    "networking.k8s.io": 17200,
-    "policy": 17100,
-    "rbac.authorization.k8s.io": 17000,
-    "storage.k8s.io": 16800,
-    "apiextensions.k8s.io": 16700,
-    "admissionregistration.k8s.io": 16700,
-    "scheduling.k8s.io": 16600,
-    "coordination.k8s.io": 16500,
-    "node.k8s.io": 16300,
-    "discovery.k8s.io": 16200,
-    "resource.k8s.io": 16200,
-    "flowcontrol.apiserver.k8s.io": 16100,
-}
-_VERSION_PRIORITIES: Final = {
-    ("", "v1"): 1,
-    ("autoscaling", "v2"): 30,
-    ("apiextensions.k8s.io", "v1beta1"): 9,
-    ("flowcontrol.apiserver.k8s.io", "v1"): 21,
-    ("resource.k8s.io", "v1"): 21,
-}
-
 _log = structlog.get_logger("kapi.controlplane")
 
 
@@ -78,13 +48,13 @@ class ApiServiceRegistration:
         wanted = [
             api_service(group, version, "onstart")
             for group, version in self._group_versions(custom=False)
-            if group != _OWN_GROUP
+            if group != OWN_GROUP
         ]
         await asyncio.gather(*(ensure_object(self._transport, PATH, obj) for obj in wanted))
 
     async def run(self) -> None:
         """Keep the APIServices of custom group versions in step with the definitions, until cancelled."""
-        caches = [self._catalog.store(resource).cache for resource in (_DEFINITIONS, _APISERVICES)]
+        caches = [self._catalog.store(resource).cache for resource in (_DEFINITIONS, APISERVICES)]
         for cache in caches:
             cache.listen(self._heard)
         self._changed.set()
@@ -110,12 +80,14 @@ class ApiServiceRegistration:
 
     async def _reconcile(self) -> None:
         wanted = {f"{version}.{group}": (group, version) for group, version in self._group_versions(custom=True)}
-        existing = {obj["metadata"]["name"]: obj for obj in self._catalog.list(_APISERVICES)}
+        existing = {obj["metadata"]["name"]: obj for obj in self._catalog.list(APISERVICES)}
         for name in wanted.keys() - existing.keys():
             await ensure_object(self._transport, PATH, api_service(*wanted[name], "true"))
         for name, obj in existing.items():
             if name not in wanted and (obj["metadata"].get("labels") or {}).get(AUTOMANAGED) == "true":
                 await self._delete(name)
+            elif "service" not in obj["spec"]:
+                await set_availability(self._transport, self._catalog, self._catalog.clock, name, LOCAL)
 
     async def _delete(self, name: str) -> None:
         reply = await self._transport.request("DELETE", f"{PATH}/{name}")
@@ -126,22 +98,24 @@ class ApiServiceRegistration:
     def _group_versions(self, *, custom: bool) -> Iterable[tuple[str, str]]:
         for group, versions in self._catalog.groups.items():
             for version, resources in versions.items():
-                if all(resource.custom is not None for resource in resources.values()) is custom:
+                if all(_is_defined(resource) for resource in resources.values()) is custom:
                     yield group, version
+
+
+def _is_defined(resource: Resource) -> bool:
+    """Return True if a resource is served because of a definition that is stored."""
+    return isinstance(resource.store, CustomStore) and not resource.store.is_built_in
 
 
 def api_service(group: str, version: str, automanaged: str) -> Object:
     """Return the APIService of a group version that this server serves."""
-    group_priority, version_priority = _CUSTOM_PRIORITY
-    if group in _GROUP_PRIORITIES:
-        group_priority = _GROUP_PRIORITIES[group]
-        version_priority = _VERSION_PRIORITIES.get((group, version), 15)
+    priority = default_priority(group, version)
     return {
         "metadata": {"name": f"{version}.{group}", "labels": {AUTOMANAGED: automanaged}},
         "spec": {
             "group": group,
             "version": version,
-            "groupPriorityMinimum": group_priority,
-            "versionPriority": version_priority,
+            "groupPriorityMinimum": priority.group,
+            "versionPriority": priority.version,
         },
     }

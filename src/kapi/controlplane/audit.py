@@ -45,7 +45,7 @@ def auditor_for(options: AuditOptions, clock: Clock, registry: CollectorRegistry
         tasks["audit-webhook"] = webhook.run
     if options.log is not None:
         backends.append(_log(options.log, options, clock, errors))
-    auditor = Auditor(policy, backends, clock, registry)
+    auditor = Auditor(policy, backends, clock, registry, defers_reads=not options.log_blocks)
     auditor.tasks = tasks
     return auditor
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from kapi.api.user import User
 from kapi.base.jwt import KeySet, SigningKey, read_public_keys
-from kapi.base.tls import server_context, trust_clients_of
+from kapi.base.tls import client_context, server_context, trust_clients_of
 from kapi.base.trust import Authorities
 from kapi.codec import json
-from kapi.controlplane.bootstrap import ADMIN, MASTERS
+from kapi.controlplane.bootstrap import ADMIN, FRONT_PROXY, MASTERS
 from kapi.controlplane.options import OptionError
 from kapi.server.authn.authenticator import Anonymous, Authenticator
 from kapi.server.authn.bootstraptokens import BootstrapTokens
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from kapi.base.jwt import VerificationKey
     from kapi.controlplane.authenticationoptions import AuthenticationOptions
     from kapi.controlplane.bootstrap import Credentials
-    from kapi.controlplane.filewatch import FileWatch
     from kapi.controlplane.remotetokens import RemoteTokens
     from kapi.registry.catalog import Catalog
+    from kapi.server.filewatch import FileWatch
 
 
 class Authentication:
@@ -91,31 +91,34 @@ class Authentication:
         """Return what extension API servers are told, in the ConfigMap extension-apiserver-authentication."""
         assert self._clients.authorities is not None
         data = {"client-ca-file": self._clients.authorities.pem.decode()}
-        if self._proxy is None:
-            return data
         headers = self._options.proxy_headers
+        # Without the flags, other servers are told to trust this one as a front proxy; it does not trust any itself.
+        allowed: tuple[str, ...] = (FRONT_PROXY,)
+        authorities = self._credentials.front_proxy_authority.read_bytes()
+        if self._proxy is not None:
+            allowed, authorities = headers.allowed_names, self._proxy.authorities.pem
         lists = {
-            "requestheader-allowed-names": headers.allowed_names,
+            "requestheader-allowed-names": allowed,
             "requestheader-username-headers": headers.username,
             "requestheader-uid-headers": headers.uid,
             "requestheader-group-headers": headers.group,
             "requestheader-extra-headers-prefix": headers.extra_prefix,
         }
         data |= {key: json.encode(list(names)).decode() for key, names in lists.items()}
-        return {**data, "requestheader-client-ca-file": self._proxy.authorities.pem.decode()}
+        return {**data, "requestheader-client-ca-file": authorities.decode()}
 
     def server_context(self) -> ssl.SSLContext:
         """Return the TLS context of the server."""
         return server_context(self._credentials.server, client_authorities=self._authority_files())
 
-    def watch(self, files: FileWatch, tls: ssl.SSLContext, publish: Callable[[dict[str, str]], None]) -> None:
+    def watch(self, files: FileWatch, tls: ssl.SSLContext, changed: Callable[[], None]) -> None:
         """Re-read files of this server when they change.
 
-        `tls` is the context it listens with; `publish` is called with what extension API servers are told.
+        `tls` is the context it listens with; `changed` is called when `published` returns something else.
         """
         server = self._credentials.server
         files.add("serving-certificate", (server.certificate, server.key), lambda: self._reload_serving(tls))
-        files.add("client-ca", self._authority_files(), lambda: self._reload_authorities(tls, publish))
+        files.add("client-ca", self._authority_files(), lambda: self._reload_authorities(tls, changed))
 
         if self._options.authentication_config is not None:
             files.add("authentication-config", (self._options.authentication_config,), self._reload_config)
@@ -147,7 +150,7 @@ class Authentication:
         server_context(server)
         tls.load_cert_chain(server.certificate, server.key)
 
-    def _reload_authorities(self, tls: ssl.SSLContext, publish: Callable[[dict[str, str]], None]) -> None:
+    def _reload_authorities(self, tls: ssl.SSLContext, changed: Callable[[], None]) -> None:
         clients = self._read_authorities()
         if self._proxy is not None and self._options.requestheader_client_ca_file is not None:
             proxies = Authorities.read(self._options.requestheader_client_ca_file)
@@ -155,7 +158,7 @@ class Authentication:
             self._proxy.authorities = proxies
         self._clients.authorities = clients
         trust_clients_of(tls, self._authority_files())
-        publish(self.published())
+        changed()
 
     def _front_proxy(self, clock: Clock) -> FrontProxy | None:
         options, path = self._options, self._options.requestheader_client_ca_file
@@ -171,6 +174,7 @@ class Authentication:
                 raise OptionError(f"{flag}: an empty name; expected names by commas")
             if names and path is None:
                 raise OptionError(f"{flag} has no effect without --requestheader-client-ca-file FILE")
+        self._check_proxy_client()
         if path is None:
             return None
         with _refusing("--requestheader-client-ca-file", path):
@@ -178,6 +182,19 @@ class Authentication:
         assert self._clients.authorities is not None
         self._check_overlap(self._clients.authorities, proxies)
         return FrontProxy(proxies, options.proxy_headers, clock)
+
+    def _check_proxy_client(self) -> None:
+        """Refuse a certificate for extension API servers that they could not verify, or that cannot be read."""
+        options = self._options
+        given = (options.proxy_client_cert_file, options.proxy_client_key_file)
+        if given == (None, None):
+            return
+        if None in given:
+            raise OptionError("--proxy-client-cert-file and --proxy-client-key-file: expected both or neither")
+        if options.requestheader_client_ca_file is None:
+            raise OptionError("--proxy-client-cert-file has no effect without --requestheader-client-ca-file FILE")
+        with _refusing("--proxy-client-cert-file", options.proxy_client_cert_file):
+            client_context(files=options.proxy_client_files)
 
     def _check_overlap(self, clients: Authorities, proxies: Authorities) -> None:
         if not self._options.requestheader_allowed_names and clients.overlap(proxies):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
+from kapi.base.tls import KeyPair
 from kapi.server.authn.frontproxy import ProxyHeaders
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class AuthenticationOptions:
     requestheader_uid_headers: tuple[str, ...] = ()
     requestheader_group_headers: tuple[str, ...] = ()
     requestheader_extra_headers_prefix: tuple[str, ...] = ()
+    proxy_client_cert_file: Path | None = None
+    """The certificate that this server shows to extension API servers, of an authority of front proxies."""
+    proxy_client_key_file: Path | None = None
     authentication_config: Path | None = None
     """An AuthenticationConfiguration: issuers of tokens, and the paths of anonymous requests."""
     oidc_issuer_url: str = ""
@@ -92,6 +96,12 @@ class AuthenticationOptions:
             self.requestheader_extra_headers_prefix or usual.extra_prefix,
             self.requestheader_allowed_names,
         )
+
+    @property
+    def proxy_client_files(self) -> KeyPair | None:
+        """The files of the certificate for extension API servers, if they are given."""
+        certificate, key = self.proxy_client_cert_file, self.proxy_client_key_file
+        return KeyPair(certificate, key) if certificate is not None and key is not None else None
 
     @property
     def issuers(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from kapi.controlplane.authorizationoptions import MODES
@@ -16,14 +17,18 @@ from kapi.server.authz.rbac.policy import Policy
 from kapi.server.authz.rbac.rules import Rule
 from kapi.server.authz.settings import WEBHOOK, AuthorizerConfig, WebhookSettings
 from kapi.server.authz.superuser import PrivilegedGroup
+from kapi.server.configfile import ConfigFileError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kapi.api.user import User
     from kapi.base.clock import Clock
     from kapi.controlplane.authorizationoptions import AuthorizationOptions
     from kapi.registry.catalog import Catalog
     from kapi.server.authz.authorizer import LocalAuthorizer, RemoteAuthorizer
     from kapi.server.authz.webhook import WebhookAuthorizer
+    from kapi.server.filewatch import FileWatch
 
 
 class Authorization:
@@ -33,10 +38,16 @@ class Authorization:
         self._options = options
         self._catalog = catalog
         self._clock = clock
-        self._webhooks: list[WebhookAuthorizer] = []
         self._policy = Policy(catalog)
         self._policy.start()
-        self.authorizer = Authorizer(PrivilegedGroup(), *map(self._member, self._configured()))
+        self._rbac = RbacAuthorizer(self._policy)
+        self._node: NodeAuthorizer | None = None
+        self._webhooks: list[WebhookAuthorizer] = []
+        self._replaced_webhooks: list[WebhookAuthorizer] = []
+        """Those of the configuration before, which requests may still wait for."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._configs = self._configured()
+        self.authorizer = Authorizer(*self._members(self._configs))
         # Roles and bindings are checked in every mode: one that is stored now may be enforced after a restart.
         self.escalation_check = EscalationCheck(self._policy, self.authorizer)
 
@@ -45,10 +56,46 @@ class Authorization:
         attributes = Attributes(user, verb, "certificates.k8s.io", "*", "signers", name=name)
         return (await self.authorizer.authorize(attributes)).allowed
 
+    def watch(self, files: FileWatch) -> None:
+        """Read the configuration file again when it changes."""
+        if self._options.config_file is not None:
+            files.add("authorization-config", (self._options.config_file,), self._reload)
+
     async def close(self) -> None:
         """Close what the authorizers hold open."""
-        for webhook in self._webhooks:
+        for webhook in (*self._webhooks, *self._replaced_webhooks):
             await webhook.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _reload(self) -> None:
+        """Read the configuration file; `ConfigFileError` if it cannot be used, and what was read before stays."""
+        configs = self._configured()
+        if configs == self._configs:
+            return
+        self._check_types(configs)
+        before, self._webhooks = self._webhooks, []
+        try:
+            members = self._members(configs)
+        except ConfigFileError:
+            self._webhooks = before
+            raise
+        self.authorizer.replace(*members)
+        self._configs = configs
+        unused, self._replaced_webhooks = self._replaced_webhooks, before
+        for webhook in unused:
+            task = asyncio.ensure_future(webhook.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _check_types(self, configs: Sequence[AuthorizerConfig]) -> None:
+        """Refuse a change of the types that are not webhooks, which must stay what they were at the start."""
+        before, wanted = ({config.type for config in one} - {WEBHOOK} for one in (self._configs, configs))
+        if missing := before - wanted:
+            raise ConfigFileError(f"{self._options.config_file}: missing required types: [{' '.join(sorted(missing))}]")
+        for added in sorted((wanted - before) & {"Node", "RBAC"}):
+            why = f"authorizer type {added} is not allowed if it was not enabled at initial server startup"
+            raise ConfigFileError(f"{self._options.config_file}: {why}")
 
     def _configured(self) -> list[AuthorizerConfig]:
         """Return the authorizers that the options name. Raises `ConfigFileError`."""
@@ -64,14 +111,16 @@ class Authorization:
             settings = WebhookSettings(options.webhook_config_file, *seconds)
         return [AuthorizerConfig(mode, settings if mode == WEBHOOK else None) for mode in options.modes]
 
+    def _members(self, configs: Sequence[AuthorizerConfig]) -> list[LocalAuthorizer | RemoteAuthorizer]:
+        """Return the members of the union. Raises `ConfigFileError` for the kubeconfig of a webhook."""
+        return [PrivilegedGroup(), *map(self._member, configs)]
+
     def _member(self, config: AuthorizerConfig) -> LocalAuthorizer | RemoteAuthorizer:
         match config.type:
             case "RBAC":
-                return RbacAuthorizer(self._policy)
+                return self._rbac
             case "Node":
-                node = NodeAuthorizer(self._catalog, [Rule(rule) for rule in node_rules()])
-                node.start()
-                return node
+                return self._node_authorizer()
             case "Webhook":
                 assert config.webhook is not None
                 return self._open_webhook(config.webhook)
@@ -79,6 +128,12 @@ class Authorization:
                 return AlwaysDeny()
             case _:
                 return AlwaysAllow()
+
+    def _node_authorizer(self) -> NodeAuthorizer:
+        if self._node is None:
+            self._node = NodeAuthorizer(self._catalog, [Rule(rule) for rule in node_rules()])
+            self._node.start()
+        return self._node
 
     def _open_webhook(self, settings: WebhookSettings) -> WebhookAuthorizer:
         # Imported here: most servers call no webhook, and its libraries take a while to import.

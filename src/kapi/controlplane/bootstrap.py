@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import fcntl
+import hashlib
+import os
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,20 +28,23 @@ from kapi.base.tls import (
     service_names,
     write_private,
 )
-from kapi.codec import json, yaml
+from kapi.codec import json
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, AddressRange
 from kapi.registry.kinds.core.service.records import DEFAULT_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
     from pathlib import Path
 
     from kapi.api.meta import Object
+    from kapi.controlplane.authenticationoptions import AuthenticationOptions
     from kapi.controlplane.options import Options
     from kapi.server.transport.inprocess import InProcessTransport
 
 MASTERS = "system:masters"
 ADMIN = "kubernetes-admin"
+FRONT_PROXY = "front-proxy-client"
+"""The common name of the certificate that this server shows to extension API servers, unless one is given."""
 DEFAULT_NAMESPACE = "default"
 _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 SYSTEM_NAMESPACE = "kube-system"
@@ -61,16 +68,30 @@ class Credentials:
     token: str
     account_key: Path
     """The key that signs tokens of service accounts."""
+    front_proxy_authority: Path
+    """The certificate of the CA that issues `front_proxy`: extension API servers trust it and no other client does."""
+    front_proxy: KeyPair | None
+    """What this server shows to extension API servers; None if the options name a CA but no certificate of it."""
+    is_server_issued: bool
+    """True if the CA has issued the server's certificate; False if it was given."""
 
     @property
     def authority_files(self) -> KeyPair:
         """The files of this server's own CA."""
         return KeyPair(self.authority, self.authority.with_suffix(".key"))
 
+    def fingerprint(self) -> str:
+        """Return a hash of the CA's certificate and of the key of service accounts: equal for servers that share them.
+
+        Certificates and tokens that one of them has issued are accepted by all.
+        """
+        digest = hashlib.sha256(self.authority.read_bytes() + self.account_key.read_bytes())
+        return digest.hexdigest()[:32]
+
     def server_authorities(self) -> bytes:
         """Return the PEM of the certificates with which clients verify this server."""
         own = self.authority.read_bytes()
-        if self.server.certificate.parent == self.authority.parent:
+        if self.is_server_issued:
             return own
         # The issuer of a given certificate is not known; what came with it is trusted as it is.
         return own.rstrip() + b"\n" + self.server.certificate.read_bytes()
@@ -83,10 +104,26 @@ class BootstrapError(Exception):
 def ensure_credentials(options: Options) -> Credentials:
     """Find or create the CA, the server's and the admin's certificates, and the admin's token."""
     options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory = options.data_dir / "pki"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    options.pki_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Servers that share the folder may start at the same time.
+    with _locked(options.pki_path):
+        return _ensure_credentials(options, options.pki_path, options.data_dir / "pki")
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _ensure_credentials(options: Options, directory: Path, own: Path) -> Credentials:
+    """Do what `ensure_credentials` does: `own` is the folder of what only this server uses."""
     ca = KeyPair(directory / "ca.crt", directory / "ca.key")
-    server = KeyPair(directory / "server.crt", directory / "server.key")
+    server = KeyPair(own / "server.crt", own / "server.key")
     admin = KeyPair(directory / "admin.crt", directory / "admin.key")
     authority = Authority.ensure(ca, "kapi")
     names = [
@@ -106,7 +143,29 @@ def ensure_credentials(options: Options) -> Credentials:
         check_serving_files(server)
     authority.ensure_client(admin, ADMIN, (MASTERS,))
     ensure_private_key(directory / "sa.key")
-    return Credentials(ca.certificate, server, admin, _token(directory / "admin.token"), directory / "sa.key")
+    token = _token(directory / "admin.token")
+    return Credentials(
+        ca.certificate,
+        server,
+        admin,
+        token,
+        directory / "sa.key",
+        *_front_proxy(directory, options.authentication),
+        is_server_issued=options.serving_files is None,
+    )
+
+
+def _front_proxy(directory: Path, options: AuthenticationOptions) -> tuple[Path, KeyPair | None]:
+    """Return the CA of front proxies, and the certificate of this one; both are created unless the options name them.
+
+    It is another CA than that of clients, because a certificate of it entitles its holder to name any user.
+    """
+    if options.requestheader_client_ca_file is not None:
+        return options.requestheader_client_ca_file, options.proxy_client_files
+    ca = KeyPair(directory / "front-proxy-ca.crt", directory / "front-proxy-ca.key")
+    client = KeyPair(directory / "front-proxy-client.crt", directory / "front-proxy-client.key")
+    Authority.ensure(ca, "kapi-front-proxy").ensure_client(client, FRONT_PROXY)
+    return ca.certificate, client
 
 
 def check_serving_files(files: KeyPair) -> None:
@@ -125,7 +184,8 @@ def check_serving_files(files: KeyPair) -> None:
 
 def _token(path: Path) -> str:
     if not path.exists():
-        write_private(path, secrets.token_urlsafe(32).encode())
+        # Hexadecimal: a token that begins with a dash would not be taken for the value of an option.
+        write_private(path, secrets.token_hex(32).encode())
     return path.read_text().strip()
 
 
@@ -141,17 +201,29 @@ def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
 def write_user_kubeconfig(path: Path, cluster: dict[str, str], name: str, files: KeyPair) -> None:
     """Write the kubeconfig of a user with a client certificate, readable by its owner only."""
     user = {"client-certificate-data": _data(files.certificate), "client-key-data": _data(files.key)}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "kapi", "cluster": cluster}],
-        "users": [{"name": name, "user": user}],
-        "contexts": [{"name": "kapi", "context": {"cluster": "kapi", "user": name}}],
-        "current-context": "kapi",
-        "preferences": {},
-    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, yaml.encode(config))
+    write_private(path, _kubeconfig(cluster, name, user).encode())
+
+
+def _kubeconfig(cluster: dict[str, str], name: str, user: dict[str, str]) -> str:
+    """Return a kubeconfig of one cluster and one user.
+
+    Not by `codec/yaml`: a first start would import PyYAML for this file alone. A string of JSON is one of YAML.
+    """
+
+    def fields(values: dict[str, str]) -> str:
+        return "".join(f"    {key}: {json.encode(value).decode()}\n" for key, value in sorted(values.items()))
+
+    quoted = json.encode(name).decode()
+    return (
+        "apiVersion: v1\n"
+        f"clusters:\n- cluster:\n{fields(cluster)}  name: kapi\n"
+        f"contexts:\n- context:\n    cluster: kapi\n    user: {quoted}\n  name: kapi\n"
+        "current-context: kapi\n"
+        "kind: Config\n"
+        "preferences: {}\n"
+        f"users:\n- name: {quoted}\n  user:\n{fields(user)}"
+    )
 
 
 def _data(path: Path) -> str:

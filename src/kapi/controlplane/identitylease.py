@@ -1,7 +1,8 @@
 """The identity Lease of this server in kube-system. Together these Leases name the API servers that share a store.
 
-kube-apiserver renews its Lease every ten seconds. That would be most of what an idle server writes to its disk, so here
-it is renewed every ten minutes: still six times within the hour for which it is valid.
+kube-apiserver renews its Lease every ten seconds, and so do servers that share their store: the others see by it who
+is alive (`controllers/livingservers.py`). For a server alone that would be most of what it writes to its disk when it
+is idle, so it renews its Lease every ten minutes: still six times within the hour for which it is valid.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ IDENTITY_LABEL: Final = "apiserver.kubernetes.io/identity"
 IDENTITY: Final = "kube-apiserver"
 LEASE_SECONDS: Final = 3600
 RENEW_SECONDS: Final = 600.0
+SHARED_RENEW_SECONDS: Final = 10.0
+ADDRESS_ANNOTATION: Final = "kubernetes.io/peer-advertise-address"
+NAME_PREFIX: Final = "apiserver-"
+CREDENTIALS_ANNOTATION: Final = "kapi/credentials"
+"""The annotation with the fingerprint of the keys that servers of one store must share."""
 
 _SELECTOR: Final = f"?labelSelector={IDENTITY_LABEL}%3D{IDENTITY}"
 _HEADERS: Final = {"content-type": "application/json", "user-agent": IDENTITY}
@@ -39,31 +45,46 @@ _log = structlog.get_logger("kapi.controlplane")
 class IdentityLease:
     """Creates and renews the Lease of a server, and deletes the expired ones of servers that are gone.
 
-    The name is a hash of host name and address: a server that is started again finds its own Lease, and servers on one
-    machine that share a store have one each.
+    The name is a hash of host name, address, and the number of a `worker` that shares the address with others: a server
+    that is started again finds its own Lease, and servers on one machine that share a store have one each.
     """
 
-    def __init__(self, transport: InProcessTransport, address: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        transport: InProcessTransport,
+        address: str,
+        clock: Clock,
+        *,
+        worker: int = 0,
+        shares_store: bool = False,
+        credentials: str = "",
+    ) -> None:
         self._transport = transport
-        self._address = address
         self._clock = clock
         self._host = socket.gethostname()
-        self.name = server_identity(self._host, address)
+        self.name = server_identity(self._host, f"{address}/{worker}" if worker else address)
         self._holder = f"{self.name}_{uuid.uuid4()}"
         self._renewed = -math.inf
+        self._interval = SHARED_RENEW_SECONDS if shares_store else RENEW_SECONDS
+        self._is_retired = False
+        self._annotations = {ADDRESS_ANNOTATION: address}
+        if credentials:
+            self._annotations[CREDENTIALS_ANNOTATION] = credentials
 
     async def run(self) -> None:
         """Renew the Lease and delete expired ones until cancelled."""
         while True:
             # Half of the time, because the clock and the timers of the loop differ. `start` has renewed it just now;
             # a run after a failure may find it older.
-            if self._clock.monotonic() - self._renewed > RENEW_SECONDS / 2:
+            if self._clock.monotonic() - self._renewed > self._interval / 2:
                 await self.renew()
             await self._delete_expired()
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(self._interval)
 
     async def renew(self) -> None:
         """Create the Lease, or renew it. A failure is logged: the next renewal comes before it matters."""
+        if self._is_retired:
+            return
         self._renewed = self._clock.monotonic()
         lease = await self._get(f"{PATH}/{self.name}")
         if lease is None:
@@ -73,12 +94,17 @@ class IdentityLease:
             metadata = {**lease["metadata"], **fresh["metadata"]}
             await self._write("PUT", f"{PATH}/{self.name}", {**lease, "metadata": metadata, "spec": fresh["spec"]})
 
+    async def retire(self) -> None:
+        """Delete the Lease, because this server is about to stop: the others need not wait until it expires."""
+        self._is_retired = True
+        await self._write("DELETE", f"{PATH}/{self.name}", None)
+
     def _lease(self) -> Object:
         return {
             "metadata": {
                 "name": self.name,
                 "labels": {IDENTITY_LABEL: IDENTITY, "kubernetes.io/hostname": self._host},
-                "annotations": {"kubernetes.io/peer-advertise-address": self._address},
+                "annotations": self._annotations,
             },
             "spec": {
                 "holderIdentity": self._holder,
@@ -109,7 +135,7 @@ class IdentityLease:
 def server_identity(host: str, address: str) -> str:
     """Return the name of the Lease of a server."""
     digest = hashlib.sha256(f"{host}/{address}".encode()).digest()[:16]
-    return f"apiserver-{base64.b32encode(digest).decode().rstrip('=').lower()}"
+    return f"{NAME_PREFIX}{base64.b32encode(digest).decode().rstrip('=').lower()}"
 
 
 def is_expired(lease: Object, now: dt.datetime) -> bool:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kapi.base.tls import KeyPair
+from kapi.controlplane.admissionoptions import AdmissionOptions
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
 from kapi.controlplane.authorizationoptions import AuthorizationOptions
 from kapi.registry.kinds.core.service.ranges import DEFAULT_SERVICE_CIDR, SHORTEST_IPV6_PREFIX
 from kapi.server.flowcontrol.control import DEFAULT_SEATS
+from kapi.server.serviceaddress import ServiceReference
+from kapi.storage.etcd.address import SCHEME, AddressError, parse_address, without_password
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kapi.server.serviceaddress import ServiceOverrides
 
 DEFAULT_DATA_DIR = Path(".kapi")
 DEFAULT_BIND = "127.0.0.1:6443"
@@ -34,6 +43,8 @@ class AuditOptions:
     log_max_days: int = 0
     webhook_config_file: Path | None = None
     """The kubeconfig of a webhook that gets the events too; None for none."""
+    log_blocks: bool = False
+    """True if every event is written before its response; otherwise, those of reads may be written a moment later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,7 @@ class Options:
     port: int = 6443
     kubeconfig: Path | None = None
     storage: str = "sqlite"
+    """`sqlite`, `memory`, or the address of an etcd cluster, see `storage.etcd.address`."""
     socket: Path | None = None
     history_seconds: float = 300.0
     controllers: frozenset[str] | None = None
@@ -66,12 +78,28 @@ class Options:
     requests_inflight: int = DEFAULT_SEATS
     """The seats of flow control: requests that run at a time."""
 
+    pki_dir: Path | None = None
+    """The folder of the CA, the admin's credentials and the key of service accounts' tokens, which all servers of a
+    store share; None for `pki` in `data_dir`. A certificate that is issued for this server is always there."""
+    shutdown_delay: float = 0.0
+    """Seconds for which requests are served after the signal to stop, while readiness fails already."""
+
+    shares_port: bool = False
+    """True if other processes listen on the same address and port."""
+    worker: int = 0
+    """The number of this server among those that share its address; 0 if it is the only one."""
+
+    listen: bool = True
+    """False to open no port: requests come from this process only, until `ControlPlane.listen` is called."""
     serving_files: KeyPair | None = None
     """The server's certificate and key; None: they are issued by the authority in `data_dir`."""
     serving_names: tuple[str, ...] = ()
     """Further host names and addresses in the certificate that is issued."""
+    service_overrides: ServiceOverrides = field(default_factory=dict)
+    """Addresses on this machine that are called instead of Services that webhooks or API servers are behind."""
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+    admission: AdmissionOptions = field(default_factory=AdmissionOptions)
 
     @property
     def binds_all(self) -> bool:
@@ -89,6 +117,16 @@ class Options:
         if not self.binds_all:
             return self.host
         return self.advertise_address or ("127.0.0.1" if self.host == "0.0.0.0" else "::1")  # noqa: S104
+
+    @property
+    def shares_store(self) -> bool:
+        """True if other servers may use the same store."""
+        return self.storage.startswith(SCHEME)
+
+    @property
+    def pki_path(self) -> Path:
+        """The folder of what all servers of a store share."""
+        return self.pki_dir or self.data_dir / "pki"
 
     @property
     def kubeconfig_path(self) -> Path:
@@ -143,6 +181,37 @@ def parse_advertise_address(text: str) -> str:
     return str(address)
 
 
+def parse_service_overrides(texts: Sequence[str]) -> ServiceOverrides:
+    """Read overrides of Services: NAMESPACE/NAME[:PORT]=HOST:PORT, where the host is a loopback address."""
+    overrides: dict[ServiceReference, tuple[str, int]] = {}
+    for text in texts:
+        service, equals, target = text.partition("=")
+        namespace, slash, name = service.partition("/")
+        name, colon, port = name.partition(":")
+        flag = f"--service-override {text!r}"
+        if not (equals and slash and namespace and name) or (colon and not _is_port(port)):
+            raise OptionError(f"{flag}: expected NAMESPACE/NAME[:PORT]=HOST:PORT, such as apps/hook=127.0.0.1:9443")
+        host, colon, target_port = target.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not colon or not _is_loopback(host) or not _is_port(target_port):
+            raise OptionError(f"{flag}: expected a loopback address and a port after the equals sign")
+        overrides[ServiceReference(namespace, name, int(port or 0))] = host, int(target_port)
+    return overrides
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def parse_serving_files(certificate: Path | None, key: Path | None) -> KeyPair | None:
     """Read the files of the server's certificate; None for neither."""
     if certificate is None and key is None:
@@ -162,10 +231,31 @@ def parse_inflight(total: int) -> int:
     return total
 
 
+def check_workers(count: int, options: Options) -> int:
+    """Check the number of worker processes."""
+    if count < 1:
+        raise OptionError(f"--workers {count}: expected at least 1")
+    if count == 1:
+        return count
+    if not options.shares_store:
+        raise OptionError(
+            f"--workers {count}: the store {options.storage} is used by one process at a time; several need one that"
+            " they share: --storage etcd://HOST:PORT,..."
+        )
+    if options.socket is not None:
+        raise OptionError(f"--workers {count}: several processes cannot listen on one --socket; leave one of them out")
+    return count
+
+
 def check_storage(text: str) -> str:
-    """Read the name of a storage backend."""
+    """Read the name of a storage backend, or the address of an etcd cluster."""
     if text in ("sqlite", "memory"):
         return text
-    if text.startswith("etcd://"):
-        raise OptionError("--storage etcd://…: etcd is not supported by this version; use sqlite or memory")
-    raise OptionError(f"--storage {text!r}: expected sqlite or memory")
+    if text.startswith(SCHEME):
+        try:
+            parse_address(text)
+        except AddressError as error:
+            shown = without_password(text.partition("?")[0])
+            raise OptionError(f"--storage {shown}: {error}") from None
+        return text
+    raise OptionError(f"--storage {text!r}: expected sqlite, memory or etcd://HOST:PORT,...")

@@ -13,6 +13,7 @@ import structlog
 
 from kapi.api.patch.mergepatch import MERGE_PATCH
 from kapi.codec import json
+from kapi.controlplane.bootstrap import SYSTEM_NAMESPACE, ensure_object, send
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -20,10 +21,30 @@ if TYPE_CHECKING:
     from kapi.server.transport.inprocess import InProcessTransport
 
 LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
+TRACKING_CONFIG: Final = "kube-apiserver-legacy-service-account-token-tracking"
+SINCE: Final = "since"
 MAX_WRITES: Final = 16
 """Labels that are written at a time; the use of more tokens is noted when they are used again."""
 
+_DATE: Final = "%Y-%m-%d"
+
 _log = structlog.get_logger("kapi.controlplane")
+
+
+async def publish_tracking(transport: InProcessTransport, now: dt.datetime) -> None:
+    """Ensure the ConfigMap that tells since when the use of tokens is noted; controllers delete unused ones by it."""
+    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
+    data = {SINCE: now.strftime(_DATE)}
+    found = await ensure_object(transport, path, {"metadata": {"name": TRACKING_CONFIG}, "data": data})
+    if found is not None and not _is_date((found.get("data") or {}).get(SINCE)):
+        await send(transport, "PATCH", f"{path}/{TRACKING_CONFIG}", {"data": data}, MERGE_PATCH)
+
+
+def _is_date(text: object) -> bool:
+    try:
+        return dt.datetime.strptime(str(text), _DATE).strftime(_DATE) == text  # noqa: DTZ007 (a date has no zone)
+    except ValueError:
+        return False
 
 
 class TokenUse:
@@ -38,7 +59,7 @@ class TokenUse:
         """Note that the token of a Secret is used now; does not wait."""
         metadata, now = secret["metadata"], self._clock.now()
         # Another server's clock may be ahead.
-        days = [(now + dt.timedelta(days=ahead)).strftime("%Y-%m-%d") for ahead in (0, 1)]
+        days = [(now + dt.timedelta(days=ahead)).strftime(_DATE) for ahead in (0, 1)]
         if (metadata.get("labels") or {}).get(LAST_USED) in days:
             return
         uid = metadata["uid"]

@@ -19,20 +19,26 @@ MAX_NAME = 64
 """The longest common name and organization that X.509 allows."""
 
 
-def add_user(data_dir: Path, name: str, groups: Sequence[str], output: Path) -> None:
+def add_user(data_dir: Path, name: str, groups: Sequence[str], output: Path, *, pki_dir: Path | None = None) -> None:
     """Issue a client certificate that names a user and groups, and write it as a kubeconfig.
 
-    The server need not run: it accepts what its CA in `data_dir` has issued. Nothing is stored of the user, and a
-    certificate cannot be revoked: what the user may do is decided by role bindings.
+    The server need not run: it accepts what its CA has issued, which is in `pki_dir` (if None, in `data_dir`). Nothing
+    is stored of the user, and a certificate cannot be revoked: what the user may do is decided by role bindings.
     """
     for what, text in (("the name", name), *(("a group", group) for group in groups)):
         if not text or len(text) > MAX_NAME:
             raise OptionError(f"{what} {text!r}: expected 1 to {MAX_NAME} characters")
     if output.exists():
         raise OptionError(f"{output} exists already; choose another file: --output FILE")
-    ca = KeyPair(data_dir / "pki" / "ca.crt", data_dir / "pki" / "ca.key")
+    folder_of_ca = pki_dir or data_dir / "pki"
+    ca = KeyPair(folder_of_ca / "ca.crt", folder_of_ca / "ca.key")
     if not ca.exists():
-        raise OptionError(f"{data_dir} is not the data folder of a server; choose another: --data-dir DIR")
+        if pki_dir is not None:
+            raise OptionError(f"{pki_dir} has no ca.crt and ca.key; choose another folder: --pki-dir DIR")
+        raise OptionError(
+            f"{data_dir} is not the data folder of a server; choose another: --data-dir DIR, and --pki-dir DIR if the"
+            " server was started with it"
+        )
     cluster = _cluster(data_dir / "admin.kubeconfig")
     authority = Authority.ensure(ca, "kapi")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,16 +1,19 @@
 """The control plane put together: it starts whole, survives a restart, and stops in order."""
 
 import asyncio
+import importlib
 import json
 import ssl
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from kapi.base.tls import KeyPair, client_context
 from kapi.controlplane import assemble
 from kapi.controlplane.assemble import ControlPlane, serve
+from kapi.controlplane.controllers.controllerset import ControllerSet
 from kapi.controlplane.options import Options
 from kapi.storage.interface import StorageFailed, StorageUnavailable
 
@@ -156,6 +159,44 @@ def test_watches_end_when_the_server_stops(data):
         assert await reading == b""
 
     asyncio.run(main())
+
+
+def test_the_store_is_closed_after_the_controllers_have_ended(data, monkeypatch):
+    started, may_end, imported = asyncio.Event(), asyncio.Event(), threading.Event()
+    order = []
+
+    async def run(controllers):
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            order.append("controllers")
+
+    def slow_import(name):
+        # What is imported after the start is still being imported when the server is stopped.
+        if name == "kapi.schema.rules.checks":
+            imported.wait(30)
+        return real_import(name)
+
+    async def main():
+        plane = ControlPlane(_options(data))
+        await plane.start()
+        await started.wait()
+        close = plane._storage.close
+        monkeypatch.setattr(plane._storage, "close", lambda: (order.append("store"), close())[1])
+        stopping = asyncio.ensure_future(plane.stop())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        may_end.set()
+        await stopping
+        imported.set()
+
+    real_import = importlib.import_module
+    monkeypatch.setattr(ControllerSet, "run", run)
+    monkeypatch.setattr(assemble.importlib, "import_module", slow_import)
+    asyncio.run(main())
+    assert order == ["controllers", "store"]
 
 
 def test_stopping_server_is_not_ready_but_alive(data):

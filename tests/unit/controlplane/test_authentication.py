@@ -20,6 +20,7 @@ from kapi.controlplane.assemble import ControlPlane
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.options import OptionError, Options
+from live_plane import closed
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -58,7 +59,7 @@ async def ask(plane, method="GET", path="/api/v1/namespaces", *, context=None, b
         writer.write("\r\n".join(lines).encode())
         answer = await reader.read()
     finally:
-        writer.close()
+        await closed(writer)
     head, _, text = answer.partition(b"\r\n\r\n")
     return int(head.split(b" ", 2)[1]), json.loads(text) if text.startswith(b"{") else text
 
@@ -172,7 +173,7 @@ def test_issued_server_certificate_has_the_names_that_were_given(tmp_path):
         context = client_context(plane.options.data_dir / "pki" / "ca.crt")
         for name in ("api.example.com", "192.0.2.7"):
             _, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=name)
-            writer.close()
+            await closed(writer)
 
     run_plane(options(tmp_path, serving_names=("api.example.com", "192.0.2.7")), check)
 
@@ -355,6 +356,45 @@ def test_front_proxy_is_configured_and_published(tmp_path):
         assert (await ask(plane, context=context, headers=headers))[0] == 401
 
     run_plane(options(tmp_path, requestheader_client_ca_file=path, requestheader_allowed_names=("proxy",)), check)
+
+
+def test_other_servers_are_told_to_trust_this_one_as_a_front_proxy(tmp_path):
+    async def check(plane):
+        folder = plane.options.data_dir / "pki"
+
+        async def data():
+            reply = await plane.transport.request("GET", CONFIG)
+            return json.loads(await reply.read()).get("data")
+
+        told = await data()
+        assert told["requestheader-client-ca-file"].encode() == (folder / "front-proxy-ca.crt").read_bytes()
+        assert told["requestheader-allowed-names"] == '["front-proxy-client"]'
+        assert told["requestheader-username-headers"] == '["X-Remote-User"]'
+        # It does not trust such a proxy itself: nothing but other servers needs to.
+        pair = KeyPair(folder / "front-proxy-client.crt", folder / "front-proxy-client.key")
+        context = client_context(folder / "ca.crt", files=pair)
+        assert (await ask(plane, context=context, headers=["X-Remote-User: kubernetes-admin"]))[0] == 401
+        assert (await plane.transport.request("DELETE", CONFIG)).status == 200
+
+        async def is_back():
+            return await data() == told
+
+        await until(is_back)
+
+    run_plane(options(tmp_path), check)
+
+
+def test_start_is_refused_with_a_certificate_that_other_servers_could_not_verify(tmp_path):
+    proxies = new_authority("proxies")
+    path = tmp_path / "proxies.crt"
+    path.write_bytes(proxies.pem)
+    with pytest.raises(OptionError, match="expected both or neither"):
+        run_plane(options(tmp_path, requestheader_client_ca_file=path, proxy_client_cert_file=path), no_check)
+    given = {"proxy_client_cert_file": path, "proxy_client_key_file": path}
+    with pytest.raises(OptionError, match="no effect without --requestheader-client-ca-file"):
+        run_plane(options(tmp_path, **given), no_check)
+    with pytest.raises(OptionError, match=r"--proxy-client-cert-file .*proxies\.crt"):
+        run_plane(options(tmp_path, requestheader_client_ca_file=path, **given), no_check)
 
 
 def test_start_is_refused_if_every_client_could_be_a_front_proxy(tmp_path):

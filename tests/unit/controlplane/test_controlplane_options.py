@@ -35,7 +35,7 @@ def test_stores(text):
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "expected sqlite or memory"), ("postgres", "expected"), ("etcd://x", "etcd is not supported")],
+    [("", "expected sqlite, memory or etcd"), ("postgres", "expected"), ("etcd://x:y", "expected HOST:PORT")],
 )
 def test_stores_that_are_none(text, why):
     with pytest.raises(OptionError, match=why):

@@ -1,9 +1,10 @@
 """The label that says when the token of a Secret was last used."""
 
 import asyncio
+import datetime as dt
 
 from api_client import NS, served
-from kapi.controlplane.tokenuse import LAST_USED, MAX_WRITES, TokenUse
+from kapi.controlplane.tokenuse import LAST_USED, MAX_WRITES, TRACKING_CONFIG, TokenUse, publish_tracking
 
 SECRETS = f"{NS}/default/secrets"
 
@@ -65,3 +66,27 @@ async def test_nothing_is_written_before_there_is_a_transport(api):
     uses.note(secret)
     await uses.written()
     assert api.revision == before
+
+
+TRACKING = f"{NS}/kube-system/configmaps/{TRACKING_CONFIG}"
+
+
+@served
+async def test_the_cluster_knows_since_when_the_use_of_tokens_is_noted(api):
+    now = api.clock.now()
+    await publish_tracking(api.transport, now)
+    assert (await api.get(TRACKING)).json["data"] == {"since": now.strftime("%Y-%m-%d")}
+    # A later start of a server is not a later beginning.
+    await publish_tracking(api.transport, now + dt.timedelta(days=3))
+    assert (await api.get(TRACKING)).json["data"] == {"since": now.strftime("%Y-%m-%d")}
+
+
+@served
+async def test_a_beginning_that_is_not_a_date_is_replaced(api):
+    now = api.clock.now()
+    await publish_tracking(api.transport, now)
+    for data in ({"since": "yesterday"}, {"since": "2026-1-1"}, None):
+        await api.patch(TRACKING, {"data": None})
+        await api.patch(TRACKING, {"data": data})
+        await publish_tracking(api.transport, now)
+        assert (await api.get(TRACKING)).json["data"] == {"since": now.strftime("%Y-%m-%d")}

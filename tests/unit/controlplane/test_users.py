@@ -53,6 +53,21 @@ def test_user_gets_a_private_kubeconfig_with_a_certificate_of_the_ca(data, tmp_p
     assert config["contexts"] == [{"name": "kapi", "context": {"cluster": "kapi", "user": "ann"}}]
 
 
+def test_the_ca_of_servers_that_share_a_folder_of_keys_is_found_there(tmp_path, capsys):
+    keys, output = tmp_path / "keys", tmp_path / "ann.kubeconfig"
+    options = Options(data_dir=tmp_path / "data", pki_dir=keys)
+    write_kubeconfig(options.kubeconfig_path, "https://127.0.0.1:6443", ensure_credentials(options))
+    command = ["user", "add", "ann", "--data-dir", str(options.data_dir), "--output", str(output)]
+    assert run(command) == 2
+    assert "--pki-dir DIR if the server was started with it" in capsys.readouterr().err
+    assert run([*command, "--pki-dir", str(tmp_path)]) == 2
+    assert f"{tmp_path} has no ca.crt and ca.key; choose another folder: --pki-dir DIR" in capsys.readouterr().err
+    assert run([*command, "--pki-dir", str(keys)]) == 0
+    config = yaml.decode(output.read_bytes())
+    certificate = der_of(base64.b64decode(config["users"][0]["user"]["client-certificate-data"]))
+    Authorities.read(keys / "ca.crt").verify([certificate], SystemClock().now())
+
+
 def test_existing_file_is_not_replaced(data, tmp_path, capsys):
     output = tmp_path / "ann.kubeconfig"
     output.write_text("mine")

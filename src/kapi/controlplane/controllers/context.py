@@ -15,6 +15,7 @@ from kapi.controller.controller import Controller, ControllerOptions
 from kapi.controller.reconcile import Request
 from kapi.controlplane.controllers.source import CommitSource
 from kapi.controlplane.controllers.writer import Writer
+from kapi.registry.quota.charges import Charges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -43,6 +44,8 @@ class ControllerSettings:
     address: str = ""
     port: int = 0
     """The address and port that this server listens on."""
+    shares_store: bool = False
+    """True if other servers may use the same store."""
     authority_files: KeyPair | None = None
     """The CA that signs certificates that were approved; without it none are signed."""
     account_key: Path | None = None
@@ -60,12 +63,15 @@ class ControllerContext:
         *,
         rest: RESTClient | None = None,
         populating: Collection[str] = (),
+        charges: Charges | None = None,
     ) -> None:
         self.manager = manager
         self.view = view
         self.settings = settings or ControllerSettings()
         self.populating = populating
         """The namespaces that are being populated by their creation, see `namespacepopulation`."""
+        self.charges = charges or Charges()
+        """The charges of admission to quotas for writes that are on their way."""
         self.writer = Writer(rest or manager.live.rest, view)
         """Writes as the controller's own service account, see `identity`."""
 

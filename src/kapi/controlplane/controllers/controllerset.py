@@ -21,7 +21,7 @@ from kapi.controlplane.controllers.endpointslice.controller import add_endpoints
 from kapi.controlplane.controllers.endpointslicemirroring.controller import add_endpointslice_mirroring_controller
 from kapi.controlplane.controllers.eventttl import add_event_ttl_controller
 from kapi.controlplane.controllers.garbagecollector.collector import add_garbage_collector
-from kapi.controlplane.controllers.identity import CONTROLLER_MANAGER, identity_of
+from kapi.controlplane.controllers.identity import APISERVER, CONTROLLER_MANAGER, identity_of
 from kapi.controlplane.controllers.kubernetesservice import add_kubernetes_service_controller
 from kapi.controlplane.controllers.namespace.controller import add_namespace_controller
 from kapi.controlplane.controllers.namespacepopulation import namespace_store
@@ -32,6 +32,9 @@ from kapi.controlplane.controllers.serviceaccount import add_serviceaccount_cont
 from kapi.controlplane.controllers.serviceaccounttoken import add_serviceaccount_token_controller
 from kapi.controlplane.controllers.servicecidr import add_service_cidr_controller
 from kapi.controlplane.controllers.ttlafterfinished import add_ttl_after_finished_controller
+from kapi.controlplane.controllers.validatingadmissionpolicystatus import (
+    add_validatingadmissionpolicy_status_controller,
+)
 from kapi.controlplane.controllers.view import CacheView
 from kapi.controlplane.controllers.volumeprotection.persistentvolume import (
     add_persistentvolume_protection_controller,
@@ -63,6 +66,8 @@ if TYPE_CHECKING:
 AGENT: Final = "kube-controller-manager"
 """The field manager of the built-in controllers in managedFields, as in Kubernetes."""
 STOP_SECONDS: Final = 5.0
+LEASE: Final = "kapi-controllers"
+"""The Lease of the leader. Not kube-controller-manager's: that program may run, too, with controllers of its own."""
 
 CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.GARBAGE_COLLECTOR: add_garbage_collector,
@@ -86,6 +91,7 @@ CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.CERTIFICATE_SIGNING: add_certificate_signing_controller,
     names.CERTIFICATE_APPROVING: add_certificate_approving_controller,
     names.CERTIFICATE_CLEANER: add_certificate_cleaner_controller,
+    names.VALIDATINGADMISSIONPOLICY_STATUS: add_validatingadmissionpolicy_status_controller,
 }
 """The function that adds each controller to a context, by name."""
 _NAMES: Final = {add: name for name, add in CONTROLLERS.items()}
@@ -142,14 +148,20 @@ class ControllerSet:
     async def _run_once(self) -> None:
         """Run a manager with all controllers until it fails or loses its leadership."""
         async with contextlib.AsyncExitStack() as resources:
-            client = self._client(CONTROLLER_MANAGER, resources)
+            # The Lease is not that of kube-controller-manager, whose role allows it to write that one only.
+            client = self._client(CONTROLLER_MANAGER if self._leadership is None else APISERVER, resources)
             manager = Manager(
                 client, namespace="", leadership=self._leadership, clock=self._clock, registry=self._registry
             )
             view, populating = CacheView(self._catalog), namespace_store(self._catalog).populating
             for add in self._controllers:
                 own = self._client(identity_of(_NAMES.get(add, "")), resources)
-                add(ControllerContext(manager, view, self._settings, rest=own.rest, populating=populating))
+                charges = self._catalog.charges
+                add(
+                    ControllerContext(
+                        manager, view, self._settings, rest=own.rest, populating=populating, charges=charges
+                    )
+                )
             await _run_manager(manager)
 
     def _client(self, identity: Identity, resources: contextlib.AsyncExitStack) -> Client:

@@ -49,6 +49,7 @@ ACCOUNTS: Final = {
     names.CERTIFICATE_SIGNING: "certificate-controller",
     names.CERTIFICATE_APPROVING: "certificate-controller",
     names.CERTIFICATE_CLEANER: "certificate-controller",
+    names.VALIDATINGADMISSIONPOLICY_STATUS: "validatingadmissionpolicy-status-controller",
 }
 """The service account of each controller that has one."""
 

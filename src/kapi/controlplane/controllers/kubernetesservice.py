@@ -1,8 +1,9 @@
-"""The endpoints of the Service `kubernetes` in `default`: the address of this server.
+"""The endpoints of the Service `kubernetes` in `default`: the addresses of the API servers.
 
-That Service has no selector, so no endpoints controller fills it; in Kubernetes, too, the API server does it itself.
-There is one server, so its address is the only one. Several servers would have to share the list by Leases, as
-kube-apiserver's endpoint reconciler does; it must not be under leader election, as each knows its own address only.
+That Service has no selector, so no endpoints controller fills it; in Kubernetes, too, the API server does it itself. A
+server alone writes its own address. Servers that share a store write the addresses of all that are alive, by their
+Leases. Every one of them does it, leader or not: they come to the same result, and an address that is missing would
+last until the next leader is elected.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from kapi.controlplane.controllers.endpoints.controller import ENDPOINTS
 from kapi.controlplane.controllers.endpointslice.plan import SERVICE_NAME
 from kapi.controlplane.controllers.endpointslice.tracker import SLICES
 from kapi.controlplane.controllers.endpointslicemirroring.mirror import SKIP_MIRROR
+from kapi.controlplane.controllers.livingservers import LEASES, LivingServers, Server, is_identity
 from kapi.registry.kinds.fieldrules import endpoint_ip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kapi.api.meta import Object
     from kapi.cache.watchcache import Event
     from kapi.controlplane.controllers.context import ControllerContext
+    from kapi.controlplane.controllers.source import Enqueue
 
 NAME: Final = "kubernetes-service"
 SERVICE: Final = Request("default", "kubernetes")
@@ -38,11 +41,14 @@ def add_kubernetes_service_controller(context: ControllerContext) -> None:
     address = context.settings.address
     if endpoint_ip("address", address):
         return
-    controller = KubernetesServiceController(context, address, context.settings.port)
+    controller = KubernetesServiceController(context, Server(address, context.settings.port))
+    enqueue: dict[str, Enqueue] = {ENDPOINTS: _enqueue, SLICES: _enqueue}
+    if context.settings.shares_store:
+        enqueue[LEASES] = _enqueue_for_lease
     context.add(
         NAME,
         controller,
-        enqueue={ENDPOINTS: _enqueue, SLICES: _enqueue},
+        enqueue=enqueue,
         initial=lambda: (SERVICE,),
         needs_leader_election=False,
     )
@@ -53,29 +59,44 @@ def _enqueue(event: Event) -> Iterable[Request]:
     return (SERVICE,) if item.name == SERVICE.name and item.namespace == SERVICE.namespace else ()
 
 
+def _enqueue_for_lease(event: Event) -> Iterable[Request]:
+    return (SERVICE,) if is_identity(event.item) else ()
+
+
 class KubernetesServiceController:
     """Reconciles the Endpoints and the EndpointSlice of the Service `kubernetes`."""
 
-    def __init__(self, context: ControllerContext, address: str, port: int) -> None:
+    def __init__(self, context: ControllerContext, own: Server) -> None:
         self._context = context
-        self._endpoints = kubernetes_endpoints(address, port)
-        self._slice = kubernetes_slice(address, port)
+        self._own = own
+        self._living = LivingServers(context.view, context.clock)
 
     async def reconcile(self, request: Request) -> Result | None:
+        """Restore both objects, and come back when a server may have ended."""
+        if not self._context.settings.shares_store:
+            await self._restore([self._own])
+            return None
+        servers, seconds = self._living.find()
+        published = sorted(server for server in servers if _is_published(server, self._own))
+        if published:
+            await self._restore(published)
+        return Result(requeue_after=seconds)
+
+    async def _restore(self, servers: Sequence[Server]) -> None:
         """Restore both objects; other labels on the Endpoints stay."""
         view, writer = self._context.view, self._context.writer
+        endpoints, slice_ = kubernetes_endpoints(servers), kubernetes_slice(servers)
         current = view.get(ENDPOINTS, *SERVICE)
         labels = (current or {"metadata": {}})["metadata"].get("labels") or {}
-        metadata = {**self._endpoints["metadata"], "labels": {**labels, SKIP_MIRROR: "true"}}
-        await self._ensure({**self._endpoints, "metadata": metadata}, current, ("subsets",))
+        metadata = {**endpoints["metadata"], "labels": {**labels, SKIP_MIRROR: "true"}}
+        await self._ensure({**endpoints, "metadata": metadata}, current, ("subsets",))
         current = view.get(SLICES, *SERVICE)
-        if current is not None and current["addressType"] != self._slice["addressType"]:
+        if current is not None and current["addressType"] != slice_["addressType"]:
             # The address type of a slice is immutable.
             with contextlib.suppress(NotFound):
                 await writer.delete(current)
             current = None
-        await self._ensure(self._slice, current, ("endpoints", "ports"))
-        return None
+        await self._ensure(slice_, current, ("endpoints", "ports"))
 
     async def _ensure(self, wanted: Object, current: Object | None, fields: tuple[str, ...]) -> None:
         if current is None:
@@ -86,24 +107,36 @@ class KubernetesServiceController:
             await self._context.writer.update({**wanted, "metadata": metadata})
 
 
-def kubernetes_endpoints(address: str, port: int) -> Object:
+def _is_published(server: Server, own: Server) -> bool:
+    """Return True for addresses that endpoints may have, of the IP family of this server."""
+    return not endpoint_ip("address", server.host) and (":" in server.host) == (":" in own.host)
+
+
+def kubernetes_endpoints(servers: Sequence[Server]) -> Object:
     """The Endpoints of the Service `kubernetes`."""
+    ports = sorted({server.port for server in servers})
     return {
         "apiVersion": "v1",
         "kind": "Endpoints",
         "metadata": {"name": SERVICE.name, "namespace": SERVICE.namespace, "labels": {SKIP_MIRROR: "true"}},
-        "subsets": [{"addresses": [{"ip": address}], "ports": [_port(port)]}],
+        "subsets": [{"addresses": _addresses(servers, port), "ports": [_port(port)]} for port in ports],
     }
 
 
-def kubernetes_slice(address: str, port: int) -> Object:
-    """The EndpointSlice of the Service `kubernetes`."""
+def _addresses(servers: Sequence[Server], port: int) -> list[dict[str, str]]:
+    return [{"ip": server.host} for server in servers if server.port == port]
+
+
+def kubernetes_slice(servers: Sequence[Server]) -> Object:
+    """The EndpointSlice of the Service `kubernetes`. A slice has one port: the lowest, if servers have several."""
+    port = min(server.port for server in servers)
+    hosts = [server.host for server in servers if server.port == port]
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": SERVICE.name, "namespace": SERVICE.namespace, "labels": {SERVICE_NAME: SERVICE.name}},
-        "addressType": "IPv6" if ":" in address else "IPv4",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "addressType": "IPv6" if ":" in hosts[0] else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}} for host in hosts],
         "ports": [_port(port)],
     }
 

@@ -31,6 +31,7 @@ CLUSTERROLE_AGGREGATION: Final = "clusterrole-aggregation-controller"
 CERTIFICATE_SIGNING: Final = "certificatesigningrequest-signing-controller"
 CERTIFICATE_APPROVING: Final = "certificatesigningrequest-approving-controller"
 CERTIFICATE_CLEANER: Final = "certificatesigningrequest-cleaner-controller"
+VALIDATINGADMISSIONPOLICY_STATUS: Final = "validatingadmissionpolicy-status-controller"
 
 ALIASES: Final = {
     GARBAGE_COLLECTOR: ("garbagecollector",),
@@ -54,6 +55,7 @@ ALIASES: Final = {
     CERTIFICATE_SIGNING: ("csrsigning",),
     CERTIFICATE_APPROVING: ("csrapproving",),
     CERTIFICATE_CLEANER: ("csrcleaner",),
+    VALIDATINGADMISSIONPOLICY_STATUS: (),
 }
 """Every controller, with the names it had in older versions of Kubernetes."""
 
@@ -65,8 +67,9 @@ _CANONICAL: Final = {alias: name for name, aliases in ALIASES.items() for alias 
 def enabled_controllers(text: str) -> frozenset[str]:
     """The controllers that a value of `--controllers` enables.
 
-    `*` stands for all, `name` enables a controller, `-name` disables it; the first word about a controller counts. With
-    nothing but `-name` all others are enabled, though kube-controller-manager wants `*,-name`.
+    `*` stands for all, `name` enables a controller, `-name` disables it; the first word about a controller counts. An
+    empty list enables none. With nothing but `-name` all others are enabled, though kube-controller-manager wants
+    `*,-name`. It refuses `-*`, and so do we.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     choices: dict[str, bool] = {}
@@ -77,9 +80,10 @@ def enabled_controllers(text: str) -> frozenset[str]:
         name = _CANONICAL.get(alias)
         if name is None:
             # The words of kube-controller-manager.
-            raise OptionError(f'--controllers: "{alias}" is not in the list of known controllers: {_listed()}')
+            hint = "; to enable none: --controllers=" if word == "-*" else ""
+            raise OptionError(f'--controllers: "{alias}" is not in the list of known controllers: {_listed()}{hint}')
         choices.setdefault(name, not word.startswith("-"))
-    default = "*" in words or not any(choices.values())
+    default = "*" in words or (bool(words) and not any(choices.values()))
     return frozenset(name for name in NAMES if choices.get(name, default))
 
 

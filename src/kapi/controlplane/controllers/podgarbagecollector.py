@@ -63,7 +63,7 @@ class PodGarbageCollector:
 
     def enqueue_node(self, event: Event) -> Iterable[Request]:
         """The terminating Pods that were left to the node."""
-        return self._on_node.pop(event.item.name, ())
+        return sorted(self._on_node.pop(event.item.name, ()))
 
     async def reconcile(self, request: Request) -> Result | None:
         """Remove a terminating Pod if its node cannot."""

@@ -72,10 +72,11 @@ class Writer:
 
     async def delete_collection(self, resource: Resource, namespace: str) -> None:
         """Delete all objects of a resource in a namespace; their dependents follow in the background."""
-        # Only metadata is asked for: the answer lists every object.
+        # Only metadata is asked for: the answer lists every object. An initializer that is gone must not keep any.
         await self._rest.send(
             "DELETE",
             self.resource(resource, namespace).path(),
+            query={"includeUninitialized": "true"},
             body=delete_body({"propagation": "Background"}),
             accept=METADATA_LIST,
             timeout=COLLECTION_SECONDS,
@@ -84,7 +85,8 @@ class Writer:
     async def read_metadata(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The metadata of an object as the store has it now; None when there is no such object."""
         try:
-            found = await self.resource(resource, namespace).get(name, accept=METADATA)
+            path = self.resource(resource, namespace).path(name)
+            found = await self._rest.request("GET", path, query={"includeUninitialized": "true"}, accept=METADATA)
         except NotFound:
             return None
         metadata: Object = found["metadata"]

@@ -46,7 +46,7 @@ async def ensure_policy(transport: InProcessTransport, catalog: Catalog) -> None
     """
     policy = bootstrap_policy()
     await _all(_ensure(transport, catalog, obj) for obj in (*policy.cluster_roles, *policy.cluster_role_bindings))
-    namespaces = {role["metadata"]["namespace"] for role in policy.roles}
+    namespaces = dict.fromkeys(role["metadata"]["namespace"] for role in policy.roles)
     await _all(ensure_object(transport, "/api/v1/namespaces", {"metadata": {"name": name}}) for name in namespaces)
     await _all(_ensure(transport, catalog, obj) for obj in (*policy.roles, *policy.role_bindings))
 
@@ -75,6 +75,8 @@ async def _ensure(transport: InProcessTransport, catalog: Catalog, expected: Obj
             return
         if await _write(transport, resource, existing, wanted):
             return
+        # Another server that starts at the same time may have written it, and this one not heard of it yet.
+        await catalog.store(f"{resource}.{GROUP}").catch_up()
     raise BootstrapError(f"{kind} {name}: other clients keep changing it")
 
 

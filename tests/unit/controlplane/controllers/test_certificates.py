@@ -16,7 +16,11 @@ from kapi.controlplane.controllers.certificates.cleaner import add_certificate_c
 from kapi.controlplane.controllers.certificates.request import CertificateRequest, signer_problem
 from kapi.controlplane.controllers.certificates.signing import add_certificate_signing_controller
 from kapi.controlplane.controllers.context import ControllerSettings
-from kapi.server.admission.certificates import certificate_plugins
+from kapi.server.admission.certificates import (
+    CertificateSubjectRestriction,
+    certificate_approval,
+    certificate_signing,
+)
 from kapi.server.admission.chain import Admission
 from kapi.server.authz.attributes import Attributes
 
@@ -190,19 +194,19 @@ async def allow(api, user, verb, resource, *names):
 
 @with_controllers(add_certificate_approving_controller)
 async def test_a_kubelet_that_may_ask_for_its_certificate_is_approved(api):
-    async def ask(name, user, pem):
+    async def ask(name, user, pem, *groups):
         obj = request(pem, KUBELET, NODE_USAGES)
         obj["metadata"]["name"] = name
-        transport = api.user(user, "system:nodes")
-        assert (await api.request("POST", REQUESTS, obj, transport=transport)).status == 201
+        assert (await api.request("POST", REQUESTS, obj, transport=api.user(user, *groups))).status == 201
 
     for user in ("system:node:n", "system:node:m", "bootstrap"):
         await allow(api, user, "create", "certificatesigningrequests")
     await allow(api, "system:node:n", "create", "certificatesigningrequests/selfnodeclient")
     await allow(api, "bootstrap", "create", "certificatesigningrequests/nodeclient")
-    await ask("own", "system:node:n", node())
+    await ask("own", "system:node:n", node(), "system:nodes")
+    # Admission refuses this to a user of the group of nodes.
     await ask("of-another", "system:node:n", node(name="system:node:other"))
-    await ask("without-right", "system:node:m", node(name="system:node:m"))
+    await ask("without-right", "system:node:m", node(name="system:node:m"), "system:nodes")
     await ask("bootstrap", "bootstrap", node())
     await ask("not-a-kubelet", "bootstrap", pkcs10())
     await api.run_until_idle()
@@ -245,7 +249,13 @@ def with_plugins(api):
         attributes = Attributes(user, verb, "certificates.k8s.io", "*", "signers", name=name)
         return (await api.services.authorizer.authorize(attributes)).allowed
 
-    api.services.admission = Admission([], certificate_plugins(may))
+    api.services.admission = Admission(
+        {
+            "CertificateApproval": certificate_approval(may),
+            "CertificateSigning": certificate_signing(may),
+            "CertificateSubjectRestriction": CertificateSubjectRestriction(),
+        }
+    )
 
 
 @with_controllers()

@@ -10,8 +10,8 @@ from controller_api import running_controllers, with_controllers
 from kapi.controller.reconcile import Request
 from kapi.controlplane.controllers.context import enqueue_object
 from kapi.controlplane.controllers.controllerset import STOP_SECONDS
-from kapi.controlplane.supervisor import Supervisor
 from kapi.server.pages.health import Health
+from kapi.server.supervisor import Supervisor
 from kapi.storage.interface import Change
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run

@@ -8,6 +8,7 @@ import pytest
 from api_client import CM, NS, cm
 from controller_api import running, running_controllers
 from kapi.controller.manager.cachedclient import NotLeading
+from kapi.controller.manager.leaderelection import JITTER, LEASE_SECONDS, RETRY_SECONDS
 from kapi.controller.manager.manager import Leadership
 from kapi.controller.reconcile import Request
 from kapi.controlplane.controllers.context import enqueue_object
@@ -60,6 +61,49 @@ def test_the_controllers_of_the_leader_run_and_those_of_another_server_take_over
             await api.run_until_idle()
             assert (holder(api), len(first)) == ("b", 1)
             assert set(second) == {Request("default", "one"), Request("default", "two")}
+
+    run(main())
+
+
+class Killed:
+    """The API as a server reaches it until it is killed; then it sends nothing any more, and releases nothing."""
+
+    def __init__(self, handler):
+        self._handler = handler
+        self.is_dead = False
+
+    async def __call__(self, request):
+        if self.is_dead:
+            await asyncio.Event().wait()
+        return await self._handler(request)
+
+
+@pytest.mark.parametrize("seconds_before", [0.1, 1.0, 1.9])
+def test_controllers_of_another_server_act_within_the_lease_after_the_leader_was_killed(seconds_before):
+    """A candidate looks every `RETRY_SECONDS`, a little more by chance: so late it sees the last renewal, and its age."""
+    first, second = [], []
+    latest = LEASE_SECONDS + 2 * RETRY_SECONDS * JITTER
+
+    async def main():
+        async with contextlib.AsyncExitStack() as stack:
+            api = await stack.enter_async_context(running_controllers())
+            leader = api.controller_set(recording(first), leadership=as_server("a"))
+            leader._handler = killed = Killed(api.pipeline)
+            task = asyncio.ensure_future(leader.run())
+            await asyncio.sleep(1)
+            await stack.enter_async_context(running(api.controller_set(recording(second), leadership=as_server("b"))))
+            await api.run_until_idle(30 + seconds_before)
+            assert holder(api) == "a"
+            loop = asyncio.get_running_loop()
+            killed.is_dead, began = True, loop.time()
+            task.cancel()
+            await asyncio.wait([task])
+            await api.made(CM, cm("work"))
+            # The Lease is still valid: the leader might only be slow.
+            await asyncio.sleep(began + LEASE_SECONDS - RETRY_SECONDS - loop.time())
+            assert (holder(api), second) == ("a", [])
+            await asyncio.sleep(began + latest + 0.1 - loop.time())
+            assert (holder(api), first, second) == ("b", [], [Request("default", "work")])
 
     run(main())
 

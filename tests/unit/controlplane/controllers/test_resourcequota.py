@@ -203,7 +203,7 @@ def test_changes_before_the_start_are_counted_at_the_start():
 
     async def main():
         async with running_controllers(add_resourcequota_controller, storage=storage) as api:
-            await api.made(QUOTAS, quota(hard={"pods": "9", "cpu": "9"}))
+            await api.made(QUOTAS, quota(hard={"pods": "999", "cpu": "99"}))
             await api.made(PODS, using("a"))
             await api.run_until_idle(1)
         async with running_controllers(storage=storage) as api:

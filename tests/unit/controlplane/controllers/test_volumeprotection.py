@@ -165,7 +165,10 @@ async def test_a_bound_volume_is_kept(api):
     assert not api.there("persistentvolumes")
 
 
-@with_controllers(add_volumeattributesclass_protection_controller)
+@with_controllers(
+    add_volumeattributesclass_protection_controller,
+    add_persistentvolumeclaim_protection_controller,
+)
 async def test_a_volume_class_is_kept_while_it_is_named(api):
     await api.made(CLASSES, {"metadata": {"name": "fast"}, "driverName": "d", "parameters": {"iops": "1"}})
     wanting = claim()

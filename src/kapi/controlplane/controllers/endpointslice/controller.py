@@ -159,7 +159,7 @@ class NodeUsage:
         previous = event.previous
         if previous is not None and not event.deleted and _zone(previous) == _zone(event.item):
             return ()
-        return tuple(self._services.get(event.item.name, ()))
+        return sorted(self._services.get(event.item.name, ()))
 
 
 def _zone(node: Item) -> str:

@@ -70,7 +70,8 @@ class SliceTracker:
         if now is not None:
             self._slices.setdefault(now, set()).add(item.name)
         written = Written(item.name, _DELETED if event.deleted else str(item.revision))
-        return [request for request in {before, now} if request is not None and not self._is_recorded(request, written)]
+        concerned = [before] if before == now else [before, now]
+        return [request for request in concerned if request is not None and not self._is_recorded(request, written)]
 
     def _is_recorded(self, request: Request, written: Written) -> bool:
         seen = self._recording.get(request)

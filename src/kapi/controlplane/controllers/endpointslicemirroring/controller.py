@@ -67,7 +67,7 @@ class EndpointSliceMirroringController:
         self._without_selector = {
             request_for(item) for item in self._context.view.items("services") if not has_selector(item)
         }
-        return {*self._without_selector, *self.slices.load()}
+        return sorted({*self._without_selector, *self.slices.load()})
 
     def enqueue_service(self, event: Event) -> Iterable[Request]:
         """A Service that gained or lost its selector, or was created or deleted without one."""

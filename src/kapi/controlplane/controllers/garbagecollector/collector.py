@@ -15,6 +15,7 @@ import msgspec
 from kapi.api.errors import Conflict, NotFound
 from kapi.controller.reconcile import Result
 from kapi.controlplane.controllers import names
+from kapi.controlplane.controllers.garbagecollector.latedependents import LateDependents
 from kapi.controlplane.controllers.garbagecollector.metadata import key_of, metadata_of
 from kapi.controlplane.controllers.garbagecollector.operations import KindNotServed, Operations
 from kapi.controlplane.controllers.garbagecollector.references import waits_for_dependents
@@ -39,6 +40,7 @@ ATTEMPTS: Final = 5
 MAX_ABSENT: Final = 10_000
 """The number of owners that are remembered to be absent from the store."""
 
+_DONE: Final = Result()
 _OTHER_NAMESPACE: Final = "OwnerRefInvalidNamespace"
 
 
@@ -57,7 +59,8 @@ class GarbageCollector:
     * Being deleted with the finalizer `foregroundDeletion`: it is released when no dependent blocks it.
     * Being deleted otherwise: nothing.
     * With owners of which at least one is solid: references to the others are removed.
-    * With owners of which none is solid: it is deleted.
+    * With owners of which none is solid: it is deleted; with a delay if it is one of several that were created after
+      their owner was deleted, see `latedependents`.
 
     An object is never deleted while a kind among its owners is not served, as the owner may exist. Nor is it because
     the view lacks an owner: unless its deletion was seen, the owner is read through the API first, as another server
@@ -72,17 +75,21 @@ class GarbageCollector:
         self._recorder = context.manager.recorder(names.GARBAGE_COLLECTOR)
         self._absent: set[tuple[str, Reference]] = set()
         """Owners that the API did not find, by the namespace of the dependent. A uid never exists again."""
+        self._late = LateDependents(context.clock)
 
     async def reconcile(self, request: Request) -> Result | None:
         """Do what the state of one object requires."""
         key = key_of(request)
+        is_late = key in self._tracker.late
+        self._tracker.late.discard(key)
         for _ in range(ATTEMPTS):
             item = self._view.at(key)
             if item is None:
                 return None
             try:
-                if await self._reconcile(item):
-                    return None
+                result = await self._reconcile(item, is_late=is_late)
+                if result is not None:
+                    return result
             except KindNotServed:
                 self._tracker.enqueue_when_served(key, [own_kind(key)])
                 return None
@@ -90,18 +97,18 @@ class GarbageCollector:
                 continue  # the object or its kind was deleted, or the object is not in the state that was read
         return Result(requeue=True)
 
-    async def _reconcile(self, item: Item) -> bool:
-        """Take one step; return True if it was the last."""
+    async def _reconcile(self, item: Item, *, is_late: bool) -> Result | None:
+        """Take one step; return None if there is another."""
         metadata = metadata_of(item)
         if metadata.deletion_timestamp is None:
-            return not metadata.references or await self._reconcile_dependent(item, metadata)
+            return await self._reconcile_dependent(item, metadata, is_late=is_late) if metadata.references else _DONE
         if metadata.has(ORPHAN):
             if not await self._orphan_dependents(metadata.uid):
-                return False
+                return None
             await self._operations.remove_finalizer(item, metadata, ORPHAN)
         elif metadata.has(FOREGROUND):
             await self._release_unblocked(item, metadata)
-        return True
+        return _DONE
 
     # -- owners -----------------------------------------------------------------------------------------------------
 
@@ -147,23 +154,25 @@ class GarbageCollector:
 
     # -- dependents -------------------------------------------------------------------------------------------------
 
-    async def _reconcile_dependent(self, item: Item, metadata: Metadata) -> bool:
+    async def _reconcile_dependent(self, item: Item, metadata: Metadata, *, is_late: bool) -> Result | None:
         classified = self._tracker.classifier.classify(item, metadata)
         if classified.is_solid:
-            return True
+            return _DONE
         if classified.dangling or classified.is_out_of_scope:
             self._report(item, metadata, self._tracker.classifier.in_other_namespaces(item, metadata))
         if classified.is_out_of_scope:
-            return True
+            return _DONE
         if classified.unserved:
             self._tracker.enqueue_when_served(item.key, classified.unserved)
-            return True
+            return _DONE
         await self._read_dangling(item, classified)
         if classified.solid:
             lost = {reference.uid for reference in (*classified.dangling, *classified.waiting)}
             if lost:
                 await self._operations.set_references(item, metadata, _without(metadata, lost))
-            return True
+            return _DONE
+        if is_late and classified.dangling and (delay := self._late.delay(classified.dangling[0].uid)):
+            return Result(requeue_after=delay)
         return await self._delete(item, metadata, classified)
 
     async def _read_dangling(self, item: Item, classified: ClassifiedReferences) -> None:
@@ -194,18 +203,18 @@ class GarbageCollector:
         self._absent.add(identity)
         return None
 
-    async def _delete(self, item: Item, metadata: Metadata, classified: ClassifiedReferences) -> bool:
-        """Delete an object whose owners are absent, or wait for its deletion."""
+    async def _delete(self, item: Item, metadata: Metadata, classified: ClassifiedReferences) -> Result | None:
+        """Delete an object whose owners are absent, or wait for its deletion; return None if there is another step."""
         dependents = self._tracker.dependents(metadata.uid) if classified.waiting else []
         if not dependents:
             await self._operations.delete(item, metadata, _propagation(metadata))
-            return True
+            return _DONE
         is_blocking = any(reference.block_owner_deletion for reference in metadata.references)
         if is_blocking and any(map(self._waits_for_dependents, dependents)):
             await self._operations.set_references(item, metadata, _unblocking(metadata))
-            return False
+            return None
         await self._operations.delete(item, metadata, "Foreground")
-        return True
+        return _DONE
 
     def _waits_for_dependents(self, key: str) -> bool:
         item = self._view.at(key)

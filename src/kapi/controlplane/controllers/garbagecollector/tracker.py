@@ -63,6 +63,8 @@ class DependencyTracker:
         self._max_deleted = MIN_DELETED
         self._undecided: dict[UnservedKind, dict[str, None]] = {}
         """The keys of objects that cannot be classified before a kind is served."""
+        self.late: set[str] = set()
+        """The keys of objects that were given an absent owner when they were written, until they are reconciled."""
         self.classifier = ReferenceClassifier(view, self._deleted)
 
     # -- for the collector ------------------------------------------------------------------------------------------
@@ -120,6 +122,7 @@ class DependencyTracker:
         if is_being_deleted(item):
             requests += self._being_deleted(item)
         elif is_changed and item.owners and not self.classifier.is_solid(item):
+            self.late.add(item.key)
             requests.append(request_of(item.key))
         return requests
 

@@ -87,7 +87,7 @@ class NamespaceController:
         namespaces = self._context.view.items("namespaces")
         self._active = {item.name for item in namespaces if _is_active(item)}
         existing = {item.name for item in namespaces}
-        return [Request("", name) for name in (existing | self._content.namespaces()) - self._active]
+        return [Request("", name) for name in sorted((existing | self._content.namespaces()) - self._active)]
 
     def enqueue(self, prefix: str, event: Event) -> Iterable[Request]:
         """The terminating namespace that changed, or in which an object changed."""

@@ -17,7 +17,8 @@ from kapi.controlplane.controllers import names
 from kapi.controlplane.controllers.context import request_for
 from kapi.controlplane.controllers.resourcequota.usage import QuotaUsage, terms_of
 from kapi.registry.custom.definitions import RESOURCE as DEFINITIONS
-from kapi.registry.quota.amounts import amounts_of, only, printed
+from kapi.registry.quota.amounts import added, amounts_of, only, printed
+from kapi.registry.quota.charges import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,10 +84,35 @@ class ResourceQuotaController:
             return None
         usage = self._usage(request, quota)
         await usage.update(self._context.clock.now())
-        # The quota may have changed while many objects were read; then it was enqueued again, and this is a Conflict.
-        status = status_of(quota, usage.used())
+        if status_of(quota, self._used(request, usage)) is not None:
+            # The lock keeps admission from charging the quota meanwhile, see `Charges`.
+            async with self._context.charges.lock(request.namespace):
+                await self._correct(request, usage)
+        return self._next(request, usage)
+
+    async def _correct(self, request: Request, usage: QuotaUsage) -> None:
+        """Write the status, if it differs from what there is now."""
+        quota = self._context.view.get(QUOTAS, *request)
+        if quota is None or usage.terms != terms_of(quota):
+            return  # It has changed while many objects were read; then it was enqueued again.
+        await usage.update(self._context.clock.now())
+        status = status_of(quota, self._used(request, usage))
         if status is not None:
             await self._write(quota, status)
+
+    def _used(self, request: Request, usage: QuotaUsage) -> Amounts:
+        """The amounts that are used, and those that were charged for objects that are not committed yet."""
+        return added(usage.used(), only(total(self._pending(request)), usage.terms[0]))
+
+    def _pending(self, request: Request) -> list[Amounts]:
+        view = self._context.view
+        item = view.find(QUOTAS, *request)
+        return [] if item is None else self._context.charges.pending(request.namespace, item.key, view.at)
+
+    def _next(self, request: Request, usage: QuotaUsage) -> Result | None:
+        """When to look again: when a Pod stops being charged, or soon, when the outcome of a write was not known."""
+        if self._pending(request):
+            return Result(requeue_after=_DELAY)
         end = usage.next_end()
         if end is None:
             return None

@@ -44,7 +44,7 @@ class ClassUsage:
 
     def enqueue_waiting(self, event: Event) -> Iterable[Request]:
         """The classes that wait: a claim or a volume was deleted, or may name another class now."""
-        return list(self._waiting) if self._waiting else ()
+        return sorted(self._waiting)
 
     def is_used(self, key: Request, obj: Object) -> bool:
         """Return True if any claim or volume names the class."""
