@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 import crd_classes
-from kapi.api.crd import CustomResource, resource
-from kapi.client import Client
+from kapi.api.crd import CustomResource, Scale, resource
 from kapi.codec import yaml
 from kapi.informer import Lister, SharedInformerFactory
 from kapi.scaffold.clientset import kinds as clientset_kinds
+from kapi.scaffold.clientset import package as clientset_package
 from kapi.scaffold.clientset import package_of_classes, package_of_definitions
 from kapi.scaffold.clientset.imports import exported, imports
-from kapi.scaffold.clientset.kinds import NoClientset, Served, named
-from kapi.scaffold.clientset.verbs import VERBS
+from kapi.scaffold.clientset.kinds import NoClientset, Served, kinds_of_classes, named
 from kapi.scaffold.definitions import read_definition
 from kapi.scaffold.models import NoTypes
 
@@ -87,12 +86,67 @@ def test_a_package_of_classes_imports_them():
     assert "from crd_classes import Kiosk\n" in made["kinds.py"]
 
 
-def test_clients_have_the_verbs_that_the_server_has():
-    found = methods(package_of_classes([crd_classes.Kiosk, crd_classes.LampV1])["clientset.py"])
-    everything = [verb.name for verb in VERBS]
-    assert found["KioskClient"] == everything
-    parts = {"update_status", "patch_status", "apply_status", "get_scale", "scale"}
-    assert found["LampClient"] == [name for name in everything if name not in parts]
+CLIENTSET = '''"""Clients of each kind.
+
+For metrics.example.com. Made by `kapi generate client`.
+"""
+
+from dataclasses import dataclass
+
+from kapi.client import Client
+from kapi.client.kindclient import KindClient
+
+from .kinds import Collector
+
+
+class CollectorClient(KindClient[Collector]):
+    """The verbs of collectors of metrics.example.com/v1 in one namespace, or in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clientset:
+    """A client for each kind.
+
+    Where no namespace is given it is the object's own, else the client's; `kapi.client.ALL_NAMESPACES` is for lists
+    and watches.
+    """
+
+    client: Client
+
+    def collectors(self, namespace: str | None = None) -> CollectorClient:
+        """The client of collectors of metrics.example.com/v1."""
+        return CollectorClient(self.client, Collector, namespace)
+'''
+
+
+def test_a_clientset_names_kinds_and_leaves_the_verbs_to_the_client():
+    assert package_of_definitions(definitions("collector"))["clientset.py"] == CLIENTSET
+
+
+@pytest.mark.parametrize(
+    ("options", "base"),
+    [
+        ({}, "KindVerbs"),
+        ({"status": True}, "StatusVerbs"),
+        ({"scale": Scale()}, "ScaleVerbs"),
+        ({"status": True, "scale": Scale()}, "KindClient"),
+    ],
+    ids=["neither", "status", "scale", "both"],
+)
+def test_clients_have_the_verbs_that_the_server_has(options, base):
+    @resource("verbs.example.dev/v1", **{"status": False, **options})
+    class Sample(CustomResource):
+        pass
+
+    kinds = named(kinds_of_classes([importable(Sample)]))
+    assert f"class SampleClient({base}[Sample]):" in "".join(clientset_package._client(kinds[0]))
+
+
+def importable(cls):
+    """A class as if it were at the top of this module."""
+    cls.__qualname__ = cls.__name__
+    globals()[cls.__name__] = cls
+    return cls
 
 
 def test_kinds_without_namespaces_are_not_asked_for_one():
@@ -125,11 +179,6 @@ def test_one_version_of_a_definition_is_chosen():
 
 def test_the_same_kinds_make_the_same_text_in_whatever_order():
     assert package_of_classes(LAMPS) == package_of_classes([*reversed(LAMPS), *LAMPS])
-
-
-def test_every_verb_is_one_of_the_client():
-    for verb in VERBS:
-        assert callable(getattr(Client, verb.method or verb.name))
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -182,7 +231,7 @@ def test_a_class_whose_name_is_taken_gets_another(kinds, classes):
 
 def test_no_generated_name_is_there_twice():
     kinds = named([served("Foo"), served("FooNamespace"), served("FooClient"), served("FooLister"), served("Lister")])
-    names = [name for kind in kinds for name in (kind.cls, kind.client, kind.lister, kind.namespace_lister)]
+    names = [name for kind in kinds for name in (kind.cls, kind.client, kind.lister)]
     assert len(set(names)) == len(names)
     assert not clientset_kinds.CLASSES.intersection(names)
 

@@ -1,6 +1,7 @@
-"""What type checkers know about generated packages: a program that uses them, read by mypy."""
+"""What type checkers know about generated packages: a program that uses them, read by mypy and by pyright."""
 
-import os
+import importlib.util
+import json
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ import kapi
 from kapi.codec import yaml
 from kapi.scaffold.clientset import package_of_definitions
 from kapi.scaffold.definitions import read_definition
+from type_checks import mypy
 
 CRDS = Path(__file__).parents[2] / "crds"
 NETWORKS = """
@@ -133,31 +135,34 @@ def generate_sample(folder):
     subprocess.run([*command, "networks", "--package", "samplecrd"], cwd=folder, check=True, capture_output=True)
 
 
-def mypy(folder, *targets):
-    options = ["--strict", "--no-error-summary", "--config-file=", "--cache-dir=cache", "--follow-imports=silent"]
-    return subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *targets],
-        cwd=folder,
-        env={**os.environ, "MYPYPATH": str(Path(kapi.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
+def pyright(folder):
+    """What pyright has against the program and the packages, strictly; nothing where it is not installed."""
+    if importlib.util.find_spec("pyright") is None:
+        return []
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(Path(kapi.__file__).parents[1])]}
+    (folder / "pyrightconfig.json").write_text(
+        json.dumps({**settings, "include": ["program.py", "samplecrd", "defined"]})
     )
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=250, check=False)
+    return [f"{one['file']}: {one['message']}" for one in json.loads(done.stdout)["generalDiagnostics"]]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_type_checkers_see_the_classes_of_the_user(folder):
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
     done = mypy(folder, "program.py", "samplecrd", "defined")
     assert done.stdout == ""
     assert done.returncode == 0, done.stderr
+    assert pyright(folder) == []
     (folder / "mistakes.py").write_text(textwrap.dedent(MISTAKES))
     lines = [line for line in mypy(folder, "mistakes.py").stdout.splitlines() if ": error: " in line]
     assert [line.rpartition("[")[2].rstrip("]") for line in lines] == CODES, "\n".join(lines)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_example_of_the_documentation_is_right(tmp_path):
     page = (Path(__file__).parents[3] / "docs/how-to/custom-types.md").read_text()
     classes, program = (block.partition("```")[0] for block in page.split("```python\n")[1:])

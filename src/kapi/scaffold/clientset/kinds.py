@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from kapi.api.meta import Object
 
 CLASSES: Final = frozenset({
-    "AbstractAsyncContextManager", "Any", "AsyncIterator", "Client", "Clientset", "DeleteAllOptions", "DeleteOptions",
-    "LabelSelector", "ListOptions", "Lister", "Mapping", "Object", "ObjectList", "PatchKind", "PatchOptions",
-    "ReadOptions", "Scale", "Sequence", "SharedInformer", "SharedInformerFactory", "SharedInformers", "Unpack", "Watch",
-    "WatchOptions", "WriteOptions",
+    "Client", "Clientset", "KindClient", "KindVerbs", "LabelSelector", "Lister", "NamespaceLister", "ScaleVerbs",
+    "SharedInformer", "SharedInformerFactory", "SharedInformers", "StatusVerbs",
 })  # fmt: skip
-"""The names that every generated module imports or defines: a kind of that name is renamed."""
+"""The names that generated modules import or define: a kind of that name is renamed."""
 
 METHODS: Final = frozenset({
-    "by_index", "by_key", "cached", "client", "get", "informer", "informers", "list", "metadata_informer", "release",
-    "start", "stop", "wait_for_sync",
+    "by_index", "by_key", "cached", "client", "get", "in_namespace", "informer", "informers", "is_whole", "list",
+    "metadata_informer", "release", "start", "stop", "wait_for_sync",
 })  # fmt: skip
 """The attributes of clientsets, listers and informer factories: the method of a kind must not hide them."""
 
@@ -81,7 +79,6 @@ class NamedKind:
     cls: str
     client: str
     lister: str
-    namespace_lister: str
 
 
 def identifier(name: str) -> str:
@@ -107,7 +104,7 @@ def named(kinds: Iterable[Served]) -> list[NamedKind]:
         raise NoClientset("none of the kinds is served: there is nothing to make clients of")
     ordered = [methods[method] for method in sorted(methods)]
     names = Names(CLASSES)
-    made = [[names.claim(f"{kind.stem}{what}") for what in ("Client", "Lister", "NamespaceLister")] for kind in ordered]
+    made = [[names.claim(f"{kind.stem}{what}") for what in ("Client", "Lister")] for kind in ordered]
     taken = CLASSES.union(*made)
     classes: dict[Served, str] = {}
     # Of versions whose classes have one name, that of the stored version keeps it.

@@ -1,8 +1,8 @@
 """From kinds to a Python package with clients, listers and informers of them, in which no object is an Any.
 
-The package is thin: a `NetworkClient` says `Network` to `kapi.client.Client`, a `NetworkLister` and `SharedInformers`
-say it to those of `kapi.informer`. What they do is theirs. Its modules import each other relatively, so that it works
-wherever it is put. The same kinds make the same text, which type checkers, linters and formatters leave alone.
+The package has names and types, and no behaviour: a `NetworkClient` is `kapi.client.kindclient` for `Network`, a
+`NetworkLister` and `SharedInformers` are those of `kapi.informer`. Its modules import each other relatively, so that it
+works wherever it is put. The same kinds make the same text, which type checkers, linters and formatters leave alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from kapi.scaffold.clientset.imports import exported, imports
 from kapi.scaffold.clientset.kinds import batches, kinds_of_classes, named
-from kapi.scaffold.clientset.verbs import VERBS
 from kapi.scaffold.models import docstring
 from kapi.scaffold.source import Brackets, laid_out
 from kapi.scaffold.types import types_source
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from kapi.api.crd import CustomResource
     from kapi.api.meta import Object
     from kapi.scaffold.clientset.kinds import NamedKind
-    from kapi.scaffold.clientset.verbs import Verb
 
 MADE: Final = "Made by `kapi generate client`."
 _INDENT: Final = "    "
@@ -80,18 +78,13 @@ def _own(kinds: Sequence[NamedKind]) -> list[tuple[str, str]]:
 def _front(groups: str, kinds: Sequence[NamedKind]) -> str:
     shown = [(".clientset", "Clientset"), (".informers", "SharedInformers"), *_own(kinds)]
     shown += [(".clientset", kind.client) for kind in kinds]
-    for kind in kinds:
-        shown += [(".listers", name) for name in _lister_names(kind)]
+    shown += [(".listers", kind.lister) for kind in kinds]
     return _module(
         "Clients, listers and informers of custom kinds.",
         groups,
         ["", *imports(shown)],
         ["", *exported(name for _, name in shown)],
     )
-
-
-def _lister_names(kind: NamedKind) -> list[str]:
-    return [kind.lister, kind.namespace_lister] if kind.served.namespaced else [kind.lister]
 
 
 def _kinds(groups: str, kinds: Sequence[NamedKind]) -> str:
@@ -113,50 +106,31 @@ def _renamed(kind: NamedKind) -> str:
 
 
 def _clientset(groups: str, kinds: Sequence[NamedKind]) -> str:
-    needed = [
-        ("collections.abc", "AsyncIterator"),
-        ("collections.abc", "Sequence"),
-        ("contextlib", "AbstractAsyncContextManager"),
-        ("dataclasses", "dataclass"),
-        ("typing", "Unpack"),
-        ("kapi.api.meta", "Object"),
-        *(("kapi.client", name) for name in ("Client", "ObjectList", "Watch")),
-        *(("kapi.client.options", name) for name in sorted({verb.options for verb in VERBS})),
-        ("kapi.client.typed", "PatchKind"),
-    ]
-    if any(kind.served.scale for kind in kinds):
-        needed.append(("kapi.api.builtin.autoscaling_v1", "Scale"))
+    needed = [("dataclasses", "dataclass"), ("kapi.client", "Client")]
+    needed += [("kapi.client.kindclient", base) for kind in kinds for base in _bases(kind)]
     clients = (line for kind in kinds for line in _client(kind))
     return _module("Clients of each kind.", groups, ["", *imports([*needed, *_own(kinds)])], clients, _chooser(kinds))
+
+
+def _bases(kind: NamedKind) -> tuple[str, ...]:
+    """The verbs that the server has for a kind."""
+    match kind.served.status, kind.served.scale:
+        case True, True:
+            return ("KindClient",)
+        case True, False:
+            return ("StatusVerbs",)
+        case False, True:
+            return ("ScaleVerbs",)
+    return ("KindVerbs",)
 
 
 def _client(kind: NamedKind) -> Iterator[str]:
     served = kind.served
     where = " in one namespace, or in all" if served.namespaced else ""
-    yield from ("", "", "@dataclass(frozen=True, slots=True)", f"class {kind.client}:")
+    yield from ("", "")
+    bases = tuple(f"{base}[{kind.cls}]" for base in _bases(kind))
+    yield from laid_out(Brackets(f"class {kind.client}(", bases, ")"), "", "", ":")
     yield from docstring(f"The verbs of {served.plural} of {served.api_version}{where}.")
-    yield from ("", f"{_INDENT}client: Client")
-    if served.namespaced:
-        yield f"{_INDENT}namespace: str | None = None"
-    for verb in VERBS:
-        if not verb.part or getattr(served, verb.part):
-            yield from _verb(verb, kind)
-
-
-def _verb(verb: Verb, kind: NamedKind) -> Iterator[str]:
-    def filled(*texts: str) -> tuple[str, ...]:
-        return tuple(text.replace("{cls}", kind.cls) for text in texts)
-
-    where = ("namespace=self.namespace",) if kind.served.namespaced else ()
-    parameters = ("self", *verb.parameters, f"**options: Unpack[{verb.options}]")
-    define, wait = ("async def", "await ") if verb.is_async else ("def", "")
-    (returns,) = filled(verb.returns)
-    call = Brackets(
-        f"self.client.{verb.method or verb.name}(", filled(*verb.arguments, *where, *verb.more, "**options"), ")"
-    )
-    yield from _function(f"{define} {verb.name}", filled(*parameters), returns, verb.doc)
-    give = "" if returns == "None" else "return "
-    yield from laid_out(call, _BODY, f"{_BODY}{give}{wait}")
 
 
 def _function(head: str, parameters: tuple[str, ...], returns: str, doc: str) -> Iterator[str]:
@@ -177,7 +151,8 @@ def _chooser(kinds: Sequence[NamedKind]) -> Iterator[str]:
         doc = f"The client of {served.plural} of {served.api_version}."
         where = (("namespace: str | None = None",), ("namespace",)) if served.namespaced else ((), ())
         yield from _function(f"def {served.method}", ("self", *where[0]), kind.client, doc)
-        yield from laid_out(Brackets(f"{kind.client}(", ("self.client", *where[1]), ")"), _BODY, f"{_BODY}return ")
+        call = Brackets(f"{kind.client}(", ("self.client", kind.cls, *where[1]), ")")
+        yield from laid_out(call, _BODY, f"{_BODY}return ")
 
 
 # -- listers ----------------------------------------------------------------------------------------------------------
@@ -186,11 +161,7 @@ def _chooser(kinds: Sequence[NamedKind]) -> Iterator[str]:
 def _listers(groups: str, kinds: Sequence[NamedKind]) -> str:
     needed = [("kapi.informer", "Lister")]
     if any(kind.served.namespaced for kind in kinds):
-        needed += [
-            ("collections.abc", "Mapping"),
-            ("dataclasses", "dataclass"),
-            ("kapi.api.selectors", "LabelSelector"),
-        ]
+        needed.append(("kapi.informer", "NamespaceLister"))
     listers = (line for kind in kinds for line in _lister(kind))
     return _module(
         "What informers have of each kind, without asking the server.",
@@ -202,32 +173,13 @@ def _listers(groups: str, kinds: Sequence[NamedKind]) -> str:
 
 def _lister(kind: NamedKind) -> Iterator[str]:
     served = kind.served
-    if served.namespaced:
-        yield from _namespace_lister(kind)
     yield from ("", "")
     yield from laid_out(Brackets(f"class {kind.lister}(", (f"Lister[{kind.cls}]",), ")"), "", "", ":")
     yield from docstring(f"The {served.plural} of {served.api_version} that an informer has: give it its `indexer`.")
     if served.namespaced:
-        yield from _function(
-            f"def {served.method}", ("self", "namespace: str"), kind.namespace_lister, "Those of one namespace."
-        )
-        yield f"{_BODY}return {kind.namespace_lister}(self, namespace)"
-
-
-def _namespace_lister(kind: NamedKind) -> Iterator[str]:
-    served = kind.served
-    yield from ("", "", "@dataclass(frozen=True, slots=True)", f"class {kind.namespace_lister}:")
-    yield from docstring(f"The {served.plural} of {served.api_version} that an informer has of one namespace.")
-    yield from ("", f"{_INDENT}lister: Lister[{kind.cls}]", f"{_INDENT}namespace: str")
-    yield from _function(
-        "def get", ("self", "name: str"), f"{kind.cls} | None", "One object; None when it is not in the cache."
-    )
-    yield f"{_BODY}return self.lister.get(name, self.namespace)"
-    labels = "labels: LabelSelector | Mapping[str, str] | str | None = None"
-    doc = "The objects whose labels match, as `Lister.list` has it."
-    # Last: what comes after it could not say list[...] any more.
-    yield from _function("def list", ("self", "*", labels), f"list[{kind.cls}]", doc)
-    yield f"{_BODY}return self.lister.list(namespace=self.namespace, labels=labels)"
+        returns = f"NamespaceLister[{kind.cls}]"
+        yield from _function(f"def {served.method}", ("self", "namespace: str"), returns, "Those of one namespace.")
+        yield f"{_BODY}return self.in_namespace(namespace)"
 
 
 # -- informers --------------------------------------------------------------------------------------------------------
