@@ -34,13 +34,16 @@ if TYPE_CHECKING:
     from kapi.controller.objects.conditions import set_condition as set_condition
     from kapi.controller.objects.finalizer import ensure_finalizer as ensure_finalizer
     from kapi.controller.objects.finalizer import remove_finalizer as remove_finalizer
+    from kapi.controller.objects.finalizers import Finalizers as Finalizers
     from kapi.controller.objects.ownership import set_controller_reference as set_controller_reference
     from kapi.controller.objects.ownership import set_owner_reference as set_owner_reference
+    from kapi.controller.program import run as run
     from kapi.controller.reconcile import Reconciler as Reconciler
     from kapi.controller.reconcile import Request as Request
     from kapi.controller.reconcile import Result as Result
     from kapi.controller.reconcile import TerminalError as TerminalError
     from kapi.controller.recorder import EventRecorder as EventRecorder
+    from kapi.informer.factory import CacheOptions as CacheOptions
     from kapi.informer.factory import SharedInformerFactory as SharedInformerFactory
 
 __version__ = VERSION
@@ -48,12 +51,14 @@ __version__ = VERSION
 _HOMES = {
     "AlreadyExists": "kapi.api.errors",
     "ApiError": "kapi.api.errors",
+    "CacheOptions": "kapi.informer.factory",
     "Client": "kapi.client.client",
     "ClientConfig": "kapi.client.config",
     "Column": "kapi.api.crd",
     "Conflict": "kapi.api.errors",
     "CustomResource": "kapi.api.crd",
     "EventRecorder": "kapi.controller.recorder",
+    "Finalizers": "kapi.controller.objects.finalizers",
     "Leadership": "kapi.controller.manager",
     "ListMap": "kapi.api.crd",
     "Manager": "kapi.controller.manager",
@@ -73,6 +78,7 @@ _HOMES = {
     "is_deleting": "kapi.api.access",
     "remove_finalizer": "kapi.controller.objects.finalizer",
     "resource": "kapi.api.crd",
+    "run": "kapi.controller.program",
     "set_condition": "kapi.controller.objects.conditions",
     "set_controller_reference": "kapi.controller.objects.ownership",
     "set_owner_reference": "kapi.controller.objects.ownership",
@@ -81,12 +87,14 @@ _HOMES = {
 __all__ = [
     "AlreadyExists",
     "ApiError",
+    "CacheOptions",
     "Client",
     "ClientConfig",
     "Column",
     "Conflict",
     "CustomResource",
     "EventRecorder",
+    "Finalizers",
     "Leadership",
     "ListMap",
     "Manager",
@@ -107,6 +115,7 @@ __all__ = [
     "is_deleting",
     "remove_finalizer",
     "resource",
+    "run",
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",

@@ -10,6 +10,8 @@ from kapi.api.go.durations import SECOND, parse_duration
 from kapi.cli.command import add_flag
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kapi.cli.command import Parser
 
 
@@ -35,22 +37,44 @@ def _seconds(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{error}; expected a duration such as 24h") from None
 
 
+def _add_file(group: argparse._ArgumentGroup, flag: str, what: str) -> None:
+    group.add_argument(flag, type=Path, metavar="FILE", help=what)
+
+
+def _add_text(group: argparse._ArgumentGroup, flag: str, metavar: str, what: str, default: str = "") -> None:
+    group.add_argument(flag, default=default, metavar=metavar, help=what)
+
+
+def _add_duration(group: argparse._ArgumentGroup, flag: str, default: float, what: str) -> None:
+    group.add_argument(flag, type=_seconds, default=default, metavar="DURATION", help=what)
+
+
+def _add_list(group: argparse._ArgumentGroup, flag: str, what: str) -> None:
+    """Add an option with a list of names, separated by commas."""
+    group.add_argument(flag, action=_Repeated, split=True, default=(), metavar="NAME,...", help=what)
+
+
+def _add_repeated(
+    group: argparse._ArgumentGroup, flag: str, metavar: str, what: str, kind: Callable[[str], object] = str
+) -> None:
+    group.add_argument(flag, action=_Repeated, default=(), type=kind, metavar=metavar, help=what)
+
+
 def add_authentication_options(parser: Parser) -> None:
     """Add the options."""
-    _add_serving(parser)
-    group = parser.add_argument_group("authentication")
-    group.add_argument(
-        "--client-ca-file",
-        type=Path,
-        metavar="FILE",
-        help="further authorities whose client certificates name a user (CN) and groups (O)",
+    _add_serving(parser.add_argument_group("TLS"))
+    _add_credentials(parser.add_argument_group("authentication"))
+    _add_oidc(parser.add_argument_group("OpenID Connect"))
+    _add_webhook(parser.add_argument_group("token review webhook"))
+    _add_front_proxy(parser.add_argument_group("front proxy"))
+    _add_service_accounts(parser.add_argument_group("service account tokens"))
+
+
+def _add_credentials(group: argparse._ArgumentGroup) -> None:
+    _add_file(
+        group, "--client-ca-file", "further authorities whose client certificates name a user (CN) and groups (O)"
     )
-    group.add_argument(
-        "--token-auth-file",
-        type=Path,
-        metavar="FILE",
-        help='tokens of users, one per line: token,user,uid,"group1,group2"',
-    )
+    _add_file(group, "--token-auth-file", 'tokens of users, one per line: token,user,uid,"group1,group2"')
     add_flag(
         group,
         "--enable-bootstrap-token-auth",
@@ -63,103 +87,67 @@ def add_authentication_options(parser: Parser) -> None:
         default=None,
         help="allow requests without credentials, as system:anonymous (default: true)",
     )
-    group.add_argument(
+    _add_list(
+        group,
         "--api-audiences",
-        action=_Repeated,
-        split=True,
-        default=(),
-        metavar="NAME,...",
-        help="the audiences of this server, which tokens must be for (default: the issuers of service account tokens)",
+        "the audiences of this server, which tokens must be for (default: the issuers of service account tokens)",
     )
-    _add_oidc(parser)
-    _add_webhook(parser)
-    _add_front_proxy(parser)
-    _add_service_accounts(parser)
 
 
-def _add_serving(parser: Parser) -> None:
-    group = parser.add_argument_group("TLS")
-    group.add_argument(
+def _add_serving(group: argparse._ArgumentGroup) -> None:
+    _add_file(
+        group,
         "--tls-cert-file",
-        type=Path,
-        metavar="FILE",
-        help="the server's certificate and its intermediates (default: one is issued by a CA in the data folder)",
+        "the server's certificate and its intermediates (default: one is issued by a CA in the data folder)",
     )
-    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="the key of --tls-cert-file")
-    group.add_argument(
+    _add_file(group, "--tls-private-key-file", "the key of --tls-cert-file")
+    _add_repeated(
+        group,
         "--tls-san",
-        action=_Repeated,
-        default=(),
-        metavar="NAME",
-        help="a further host name or address in the certificate that is issued; can be repeated",
+        "NAME",
+        "a further host name or address in the certificate that is issued; can be repeated",
     )
 
 
-def _add_oidc(parser: Parser) -> None:
-    group = parser.add_argument_group("OpenID Connect")
-    group.add_argument(
+def _add_oidc(group: argparse._ArgumentGroup) -> None:
+    _add_file(
+        group,
         "--authentication-config",
-        type=Path,
-        metavar="FILE",
-        help="an AuthenticationConfiguration: issuers of tokens, and the paths of anonymous requests",
+        "an AuthenticationConfiguration: issuers of tokens, and the paths of anonymous requests",
     )
-    group.add_argument("--oidc-issuer-url", default="", metavar="URL", help="the issuer, if there is one only")
-    group.add_argument("--oidc-client-id", default="", metavar="ID", help="the audience that tokens must be for")
-    group.add_argument("--oidc-ca-file", type=Path, metavar="FILE", help="the authorities of the issuer's certificate")
-    for name, default, what in (
-        ("username-claim", "sub", "the claim with the user name (default: sub)"),
-        ("username-prefix", "", "in front of user names; - for nothing (default: the issuer and #)"),
-        ("groups-claim", "", "the claim with the groups"),
-        ("groups-prefix", "", "in front of groups"),
-    ):
-        group.add_argument(f"--oidc-{name}", default=default, metavar="TEXT", help=what)
-    group.add_argument(
-        "--oidc-signing-algs",
-        action=_Repeated,
-        split=True,
-        default=(),
-        metavar="NAME,...",
-        help="the algorithms that tokens may be signed with (default: RS256)",
+    _add_text(group, "--oidc-issuer-url", "URL", "the issuer, if there is one only")
+    _add_text(group, "--oidc-client-id", "ID", "the audience that tokens must be for")
+    _add_file(group, "--oidc-ca-file", "the authorities of the issuer's certificate")
+    _add_text(group, "--oidc-username-claim", "TEXT", "the claim with the user name (default: sub)", "sub")
+    _add_text(
+        group,
+        "--oidc-username-prefix",
+        "TEXT",
+        "in front of user names; - for nothing (default: the issuer and #)",
     )
-    group.add_argument(
-        "--oidc-required-claim",
-        action=_Repeated,
-        default=(),
-        metavar="CLAIM=VALUE",
-        help="a claim that a token must have; can be repeated",
-    )
+    _add_text(group, "--oidc-groups-claim", "TEXT", "the claim with the groups")
+    _add_text(group, "--oidc-groups-prefix", "TEXT", "in front of groups")
+    _add_list(group, "--oidc-signing-algs", "the algorithms that tokens may be signed with (default: RS256)")
+    _add_repeated(group, "--oidc-required-claim", "CLAIM=VALUE", "a claim that a token must have; can be repeated")
 
 
-def _add_webhook(parser: Parser) -> None:
-    group = parser.add_argument_group("token review webhook")
-    group.add_argument(
-        "--authentication-token-webhook-config-file",
-        type=Path,
-        metavar="FILE",
-        help="the kubeconfig of a webhook that is asked for the users of tokens",
+def _add_webhook(group: argparse._ArgumentGroup) -> None:
+    flag = "--authentication-token-webhook"
+    _add_file(group, f"{flag}-config-file", "the kubeconfig of a webhook that is asked for the users of tokens")
+    _add_text(
+        group,
+        f"{flag}-version",
+        "v1|v1beta1",
+        "the version of the TokenReviews that are sent (default: v1)",
+        "v1",
     )
-    group.add_argument(
-        "--authentication-token-webhook-version",
-        default="v1",
-        metavar="v1|v1beta1",
-        help="the version of the TokenReviews that are sent (default: v1)",
-    )
-    group.add_argument(
-        "--authentication-token-webhook-cache-ttl",
-        type=_seconds,
-        default=120.0,
-        metavar="DURATION",
-        help="how long its answers are remembered (default: 2m)",
-    )
+    _add_duration(group, f"{flag}-cache-ttl", 120.0, "how long its answers are remembered (default: 2m)")
 
 
-def _add_front_proxy(parser: Parser) -> None:
-    group = parser.add_argument_group("front proxy")
-    group.add_argument(
-        "--requestheader-client-ca-file",
-        type=Path,
-        metavar="FILE",
-        help="authorities of front proxies, which name the user of a request in headers",
+def _add_front_proxy(group: argparse._ArgumentGroup) -> None:
+    flag = "--requestheader"
+    _add_file(
+        group, f"{flag}-client-ca-file", "authorities of front proxies, which name the user of a request in headers"
     )
     for name, what in (
         ("allowed-names", "the common names of the proxies' certificates (default: all)"),
@@ -168,51 +156,38 @@ def _add_front_proxy(parser: Parser) -> None:
         ("group-headers", "the headers with the groups (default: X-Remote-Group)"),
         ("extra-headers-prefix", "the beginning of headers with further attributes (default: X-Remote-Extra-)"),
     ):
-        group.add_argument(
-            f"--requestheader-{name}", action=_Repeated, split=True, default=(), metavar="NAME,...", help=what
-        )
+        _add_list(group, f"{flag}-{name}", what)
+    _add_file(
+        group,
+        "--proxy-client-cert-file",
+        "the certificate to show to extension API servers (default: one is issued by a CA in the data folder)",
+    )
+    _add_file(group, "--proxy-client-key-file", "the key of --proxy-client-cert-file")
 
 
-def _add_service_accounts(parser: Parser) -> None:
-    group = parser.add_argument_group("service account tokens")
-    group.add_argument(
-        "--service-account-issuer",
-        action=_Repeated,
-        default=(),
-        metavar="URL",
-        help="the issuer of tokens; can be repeated: all are accepted, the first one is that of new tokens "
+def _add_service_accounts(group: argparse._ArgumentGroup) -> None:
+    flag = "--service-account"
+    _add_repeated(
+        group,
+        f"{flag}-issuer",
+        "URL",
+        "the issuer of tokens; can be repeated: all are accepted, the first one is that of new tokens "
         "(default: https://kubernetes.default.svc.cluster.local)",
     )
-    group.add_argument(
-        "--service-account-signing-key-file",
-        type=Path,
-        metavar="FILE",
-        help="the private key that signs tokens (default: one in the data folder)",
+    _add_file(group, f"{flag}-signing-key-file", "the private key that signs tokens (default: one in the data folder)")
+    _add_repeated(
+        group, f"{flag}-key-file", "FILE", "keys or certificates that verify tokens, too; can be repeated", Path
     )
-    group.add_argument(
-        "--service-account-key-file",
-        action=_Repeated,
-        default=(),
-        type=Path,
-        metavar="FILE",
-        help="keys or certificates that verify tokens, too; can be repeated",
-    )
-    group.add_argument(
-        "--service-account-max-token-expiration",
-        type=_seconds,
-        default=0,
-        metavar="DURATION",
-        help="the longest life of a token (default: no limit)",
-    )
+    _add_duration(group, f"{flag}-max-token-expiration", 0, "the longest life of a token (default: no limit)")
     add_flag(
         group,
-        "--service-account-extend-token-expiration",
+        f"{flag}-extend-token-expiration",
         default=True,
         help="let tokens that admission injects into pods be valid for a year (default: true)",
     )
-    group.add_argument(
-        "--service-account-jwks-uri",
-        default="",
-        metavar="URL",
-        help="the address of the keys in the discovery document (default: this server's)",
+    _add_text(
+        group,
+        f"{flag}-jwks-uri",
+        "URL",
+        "the address of the keys in the discovery document (default: this server's)",
     )

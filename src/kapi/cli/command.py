@@ -33,6 +33,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         """Print one line to standard error and exit with 2."""
+        # Only flags take no value of their own choice, see add_flag.
+        message = message.replace("ignored explicit argument", "expected true or false, not")
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
@@ -80,11 +82,32 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def duration(text: str) -> float:
+    """A type of option values: durations as Go writes them, such as 1m30s, in seconds."""
+    from kapi.api.go.durations import SECOND, parse_duration
+
+    try:
+        seconds = parse_duration(text) / SECOND
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; expected a duration such as 10s") from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"{text}: expected a duration that is not negative, such as 10s")
+    return seconds
+
+
+def reason(error: Exception) -> str:
+    """An error in one line; one of the system by its file and its words, without Python's number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: `add_options` declares what it takes, `run` does it and returns the exit status.
 
-    `connects` is true for commands that talk to a server and take the options of the connection.
+    `connects` is true for commands that talk to a server and take the options of the connection. `subcommands` are run
+    instead when the first argument names one of them, as in `kapi create api`.
     """
 
     name: str
@@ -93,6 +116,7 @@ class Command:
     run: Callable[[argparse.Namespace], int]
     usage: str = "[OPTION...]"
     connects: bool = False
+    subcommands: Sequence[Command] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`kapi generate`: definitions from classes, classes from definitions, clients from either.
+"""`kapi generate`: definitions from classes, classes from definitions, clients from either, roles from permissions.
 
 The implementation is imported when a command runs.
 """
@@ -10,14 +10,16 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kapi.cli.command import Command, Group, Parser
+from kapi.cli.command import Command, Group, Parser, add_flag
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kapi.api.crd import CustomResource
     from kapi.api.meta import Object
+    from kapi.scaffold.project import Project
+    from kapi.scaffold.writer import File
 
 _FAILED: Final = 1
 _DEFINITION: Final = "CustomResourceDefinition"
@@ -27,13 +29,47 @@ _CLASSES: Final = "a class, or a module for every kind in it; modules are looked
 
 
 def _add_crds(parser: Parser) -> None:
-    parser.add_argument("targets", nargs="+", metavar="MODULE[:CLASS]", help=_CLASSES)
+    parser.add_argument(
+        "targets", nargs="*", metavar="MODULE[:CLASS]", help=f"{_CLASSES} (default: those of the project in it)"
+    )
     parser.add_argument(
         "--output-dir",
         type=Path,
         metavar="DIR",
         help="write a file for each definition there, instead of printing them",
     )
+
+
+def _add_rbac(parser: Parser) -> None:
+    parser.add_argument(
+        "target",
+        nargs="?",
+        default="",
+        metavar="MODULE:NAME",
+        help="permissions, see kapi.controller.permissions (default: those of the project in the current directory)",
+    )
+    parser.add_argument(
+        "--name", default="operator", metavar="NAME", help="of the role that is printed (default: operator)"
+    )
+    parser.add_argument(
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="write nothing; compare with the requests of a test run, as recorded by pytest --kapi-requests=FILE, and"
+        " fail if a permission is missing or was not used",
+    )
+    add_flag(parser, "--force", help="overwrite a file that was edited")
+
+
+def _add_manifests(parser: Parser) -> None:
+    add_flag(parser, "--check", help="write nothing; fail if a file is not current")
+    add_flag(parser, "--force", help="overwrite files that were edited")
+
+
+def _add_certificate(parser: Parser) -> None:
+    parser.add_argument("--service", default="", metavar="NAME", help="the Service (default: that of the project)")
+    parser.add_argument("--namespace", default="", metavar="NAME", help="of both (default: the project's)")
+    parser.add_argument("--secret", default="", metavar="NAME", help="the Secret (default: named as the Service)")
 
 
 def _add_types(parser: Parser) -> None:
@@ -199,7 +235,45 @@ def _write_package(folder: Path, made: dict[str, str]) -> list[Path]:
 
 
 def _crds(arguments: Namespace) -> int:
+    if not arguments.targets and arguments.output_dir is None:
+        from kapi.cli.projectmanifests import definitions
+
+        return _run(lambda: _write_project([definitions]))
     return _run(lambda: _write_definitions(arguments.targets, arguments.output_dir))
+
+
+def _rbac(arguments: Namespace) -> int:
+    from kapi.cli.projectmanifests import check_permissions, print_role, roles
+
+    if arguments.check is not None:
+        return _run(lambda: check_permissions(arguments.target, arguments.check))
+    if arguments.target:
+        return _run(lambda: print_role(arguments.target, arguments.name))
+    return _run(lambda: _write_project([roles], force=arguments.force))
+
+
+def _manifests(arguments: Namespace) -> int:
+    from kapi.cli.projectmanifests import definitions, listings, roles
+
+    makers = [listings, definitions, roles]
+    return _run(lambda: _write_project(makers, force=arguments.force, check=arguments.check))
+
+
+def _certificate(arguments: Namespace) -> int:
+    from kapi.cli.projectmanifests import print_certificate
+
+    return _run(lambda: print_certificate(arguments.service, arguments.namespace, arguments.secret))
+
+
+def _write_project(
+    makers: Sequence[Callable[[Path, Project], dict[str, File]]], *, force: bool = False, check: bool = False
+) -> None:
+    from kapi.cli.printer import emit
+    from kapi.cli.projectmanifests import find_project, write_files
+
+    root, project = find_project()
+    for path in write_files(root, project, makers, force=force, check=check):
+        emit(f"{path}\n")
 
 
 def _types(arguments: Namespace) -> int:
@@ -212,14 +286,33 @@ def _client(arguments: Namespace) -> int:
 
 GENERATE: Final = Group(
     "generate",
-    "Write definitions of custom resources from classes, classes from definitions, clients from either",
+    "Write definitions from classes, classes from definitions, clients from either, and roles from permissions",
     (
         Command(
             "crds",
             "Print the definitions of custom kinds; classes of one kind at several versions become one definition",
             _add_crds,
             _crds,
-            "MODULE[:CLASS]... [OPTION...]",
+            "[MODULE[:CLASS]...] [OPTION...]",
+        ),
+        Command(
+            "rbac",
+            "Write the role of an operator from the permissions that its code declares, or compare them with its tests",
+            _add_rbac,
+            _rbac,
+            "[MODULE:NAME] [OPTION...]",
+        ),
+        Command(
+            "manifests",
+            "Write all generated manifests of the project in the current directory",
+            _add_manifests,
+            _manifests,
+        ),
+        Command(
+            "certificate",
+            "Print a Secret with a certificate for a webhook server, good for a year, and its authority",
+            _add_certificate,
+            _certificate,
         ),
         Command(
             "types",

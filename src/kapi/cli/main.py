@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kapi.base.version import VERSION
+from kapi.cli.admission import add_admission_options
 from kapi.cli.authentication import add_authentication_options
 from kapi.cli.authorization import add_authorization_options
-from kapi.cli.command import Command, Group, Parser, add_flag, at_least, boolean, command_list, find, whole_number
+from kapi.cli.command import (
+    Command,
+    Group,
+    Parser,
+    add_flag,
+    at_least,
+    boolean,
+    command_list,
+    duration,
+    find,
+    whole_number,
+)
 from kapi.cli.connection import add_connection_options
+from kapi.cli.dev.command import DEV
+from kapi.cli.envtest import ENVTEST_ASSETS
 from kapi.cli.generate import GENERATE
+from kapi.cli.project import ADD, EDIT, INIT
 from kapi.cli.resources import COMMANDS as RESOURCE_COMMANDS
+from kapi.cli.run import RUN
 from kapi.cli.store import STORE
 from kapi.cli.user import USER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _ABOUT: Final = "A Kubernetes-compatible control plane in one process, and a small kubectl."
 
@@ -38,7 +56,12 @@ def _add_server(parser: Parser, log_level: str) -> None:
         metavar="HOST:PORT",
         help="the address to listen on; port 0 picks a free one (default: 127.0.0.1:6443)",
     )
-    parser.add_argument("--storage", default="sqlite", metavar="sqlite|memory", help="the store (default: sqlite)")
+    parser.add_argument(
+        "--storage",
+        default="sqlite",
+        metavar="sqlite|memory|etcd://...",
+        help="the store: sqlite in the data folder, memory, or etcd at etcd://HOST:PORT,.../PREFIX (default: sqlite)",
+    )
     parser.add_argument(
         "--log-level", default=log_level, metavar="LEVEL", help=f"debug, info, warning or error (default: {log_level})"
     )
@@ -47,7 +70,8 @@ def _add_server(parser: Parser, log_level: str) -> None:
     )
 
 
-def _add_up(parser: Parser) -> None:
+def add_up_options(parser: Parser) -> None:
+    """Add the options of `kapi up`."""
     _add_server(parser, "info")
     parser.add_argument(
         "--kubeconfig",
@@ -73,7 +97,8 @@ def _add_up(parser: Parser) -> None:
         "--controllers",
         default="*",
         metavar="LIST",
-        help="a comma-separated list of controllers: * enables all, NAME enables one, -NAME disables one (default: *)",
+        help="a comma-separated list of controllers: * enables all, NAME enables one, -NAME disables one; an empty list"
+        " enables none (default: *)",
     )
     parser.add_argument(
         "--event-ttl",
@@ -88,11 +113,39 @@ def _add_up(parser: Parser) -> None:
         metavar="CIDR[,CIDR]",
         help="the range of cluster IPs, or one of each IP family (default: 10.0.0.0/24)",
     )
+    _add_sharing(parser)
     add_authentication_options(parser)
     add_authorization_options(parser)
+    add_admission_options(parser)
     _add_encryption(parser)
     _add_flow_control(parser)
     _add_audit(parser)
+
+
+def _add_sharing(parser: Parser) -> None:
+    parser.add_argument(
+        "--pki-dir",
+        type=Path,
+        metavar="DIR",
+        help="the folder of the CA, of the admin's credentials and of the key of service accounts, which all servers of"
+        " a store share (default: pki in the data folder)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=whole_number,
+        default=1,
+        metavar="NUMBER",
+        help="how many API servers to run on the address, each in a process of its own; more than one need a store in"
+        " etcd (default: 1)",
+    )
+    parser.add_argument(
+        "--shutdown-delay-duration",
+        type=duration,
+        default=0.0,
+        metavar="DURATION",
+        help="how long to serve requests after the signal to stop, while /readyz fails already, such as 10s"
+        " (default: 0s)",
+    )
 
 
 def _add_encryption(parser: Parser) -> None:
@@ -145,6 +198,14 @@ def _add_audit(parser: Parser) -> None:
         metavar="FILE",
         help="send audit events to the server of this kubeconfig, too, in batches",
     )
+    parser.add_argument(
+        "--audit-log-mode",
+        choices=("batch", "blocking"),
+        default="batch",
+        metavar="batch|blocking",
+        help="batch: an event of a read that succeeds is written up to 50 ms after its response, all others before; "
+        "blocking: every event is written before its response (default: batch)",
+    )
     for name, default, what in (
         ("maxsize", 100, "rotate the audit log at this size in megabytes; 0 for never"),
         ("maxbackup", 10, "keep so many rotated audit logs; 0 for all"),
@@ -160,9 +221,30 @@ def _add_audit(parser: Parser) -> None:
 
 
 def _up(arguments: argparse.Namespace) -> int:
+    # What is imported is not garbage: to look for some is a tenth of the imports. It is enabled again by `cli.up`.
+    gc.disable()
+    with _hidden("rich"):
+        import structlog  # noqa: F401
     from kapi.cli.up import run
 
     return run(**vars(arguments))
+
+
+@contextlib.contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Let a package look as if it were not installed.
+
+    structlog imports rich, for tracebacks with colours, wherever it is installed. That would be a tenth of the start
+    of a server, whose logs have no colours.
+    """
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def _add_demo(parser: Parser) -> None:
@@ -182,12 +264,18 @@ def _version(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS: Final[Sequence[Command | Group]] = (
-    Command("up", "Start the control plane; stop it with Ctrl-C or SIGTERM", _add_up, _up),
+    Command("up", "Start the control plane; stop it with Ctrl-C or SIGTERM", add_up_options, _up),
     Command("demo", "Start the control plane with a custom resource and its controller", _add_demo, _demo),
+    RUN,
+    DEV,
     *RESOURCE_COMMANDS,
     USER,
+    INIT,
+    ADD,
+    EDIT,
     GENERATE,
     STORE,
+    ENVTEST_ASSETS,
     Command("version", "Print the version", lambda _: None, _version, ""),
 )
 
@@ -224,6 +312,8 @@ def _dispatch(parser: Parser, commands: Sequence[Command | Group], arguments: Se
             f"{command.summary}.\n\ncommands:\n{command_list(command.commands)}",
         )
         return _dispatch(group, command.commands, rest)
+    if rest and any(rest[0] == sub.name for sub in command.subcommands):
+        return _dispatch(Parser(f"{parser.prog} {name}", "", ""), command.subcommands, rest)
     if given and not command.connects:
         parser.error(_misplaced(given, name))
     return command.run(_parse(parser.prog, command, rest, given))
@@ -236,7 +326,8 @@ def _misplaced(given: dict[str, object], name: str) -> str:
 
 def _parse(prog: str, command: Command, rest: Sequence[str], given: dict[str, object]) -> argparse.Namespace:
     """Parse the options of a command; those that came before it hold unless they are given again."""
-    parser = Parser(f"{prog} {command.name}", command.usage, f"{command.summary}.")
+    also = f"\n\ncommands:\n{command_list(command.subcommands)}" if command.subcommands else ""
+    parser = Parser(f"{prog} {command.name}", command.usage, f"{command.summary}.{also}")
     command.add_options(parser)
     if command.connects:
         add_connection_options(parser)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kapi.cli.command import Command, Parser, add_flag, at_least
 from kapi.cli.connection import connection_of
+from kapi.cli.project import CREATE
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -319,6 +320,7 @@ COMMANDS = (
         _connected(_create),
         _FILES,
         connects=True,
+        subcommands=CREATE,
     ),
     Command(
         "replace",

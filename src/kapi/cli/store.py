@@ -1,4 +1,4 @@
-"""`kapi store`: examine, repair and export the data directory of a server that is stopped.
+"""`kapi store`: take and restore snapshots of stores; examine, repair and export one that no server uses.
 
 The implementation is imported when a command runs.
 """
@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kapi.cli.command import Command, Group, Parser, add_flag
+from kapi.cli.command import Command, Group, Parser, add_flag, reason
+from kapi.cli.snapshot import check_etcd, check_snapshot, commands
+from kapi.storage.etcd.address import SCHEME
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,6 +33,14 @@ _FIRST: Final = ("/registry/core/namespaces/", "/registry/apiextensions.k8s.io/c
 
 def _add_directory(parser: Parser) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="the data directory, or a copy of it")
+
+
+def _add_check(parser: Parser) -> None:
+    parser.add_argument(
+        "place",
+        metavar="DIR|FILE|etcd://ADDRESS",
+        help="the data directory, a copy of it, a snapshot, or a store in etcd, which servers may be using",
+    )
 
 
 def _add_repair(parser: Parser) -> None:
@@ -54,7 +64,10 @@ def _add_export(parser: Parser) -> None:
 def _check(arguments: Namespace) -> int:
     from kapi.storage.sqlite.repair import check
 
-    return _guarded(lambda: _print_report(check(arguments.directory), arguments.directory))
+    path = Path(arguments.place)
+    if arguments.place.startswith(SCHEME):
+        return _guarded(lambda: check_etcd(arguments.place))
+    return _guarded(lambda: check_snapshot(path) if path.is_file() else _print_report(check(path), path))
 
 
 def _repair(arguments: Namespace) -> int:
@@ -68,12 +81,12 @@ def _export(arguments: Namespace) -> int:
 
 def _guarded(run: Any) -> int:
     """Run a command; a store that cannot be used is one line on standard error."""
-    from kapi.storage.interface import StorageUnavailable
+    from kapi.storage.interface import StorageDamaged, StorageUnavailable
 
     try:
         status: int = run()
-    except (StorageUnavailable, OSError, ValueError) as error:
-        sys.stderr.write(f"kapi: {error}\n")
+    except (StorageUnavailable, StorageDamaged, OSError, ValueError) as error:
+        sys.stderr.write(f"kapi: {reason(error)}\n")
         return _DAMAGED
     return status
 
@@ -178,10 +191,15 @@ def _write_manifests(found: Salvage, decrypt: Decrypt, target: Any) -> list[str]
 
 STORE: Final = Group(
     "store",
-    "Examine, repair and export the data directory of a server that is stopped",
+    "Take and restore snapshots of a store, examine and repair it",
     (
+        *commands(_guarded),
         Command(
-            "check", "Say what is damaged, with file, key and offset; changes nothing", _add_directory, _check, "DIR"
+            "check",
+            "Say what is damaged, with file, key and offset; changes nothing",
+            _add_check,
+            _check,
+            "DIR|FILE|etcd://ADDRESS",
         ),
         Command("repair", "Repair a damaged store, after a copy of its files", _add_repair, _repair, "[OPTION...] DIR"),
         Command("export", "Write every whole object as a manifest", _add_export, _export, "[OPTION...] DIR FILE"),

@@ -9,10 +9,12 @@ import resource
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from kapi.base.log import configure
 from kapi.base.loop import run as run_loop
+from kapi.controlplane.admissionoptions import parse_admission
 from kapi.controlplane.assemble import ControlPlane, serve
 from kapi.controlplane.authenticationoptions import AuthenticationOptions
 from kapi.controlplane.authorizationoptions import parse_authorization
@@ -23,17 +25,23 @@ from kapi.controlplane.options import (
     OptionError,
     Options,
     check_storage,
+    check_workers,
+    join_host_port,
     parse_advertise_address,
     parse_bind,
     parse_inflight,
     parse_service_cidrs,
+    parse_service_overrides,
     parse_serving_files,
 )
-from kapi.storage.interface import StorageDamaged, StorageUnavailable
+from kapi.server.transport.serve import bind_tcp
+from kapi.storage.interface import StorageDamaged, StorageUnavailable, StorageUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from kapi.cli.workers import Channel
 
 USAGE = 2
 UNAVAILABLE = 1
@@ -62,6 +70,7 @@ def run(
     audit_log_maxsize: int = 100,
     audit_log_maxbackup: int = 10,
     audit_log_maxage: int = 0,
+    audit_log_mode: str = "batch",
     audit_webhook_config_file: Path | None = None,
     tls_cert_file: Path | None = None,
     tls_private_key_file: Path | None = None,
@@ -71,6 +80,15 @@ def run(
     authorization_webhook_config_file: Path | None = None,
     authorization_webhook_cache_authorized_ttl: str | None = None,
     authorization_webhook_cache_unauthorized_ttl: str | None = None,
+    enable_admission_plugins: str = "",
+    disable_admission_plugins: str = "",
+    admission_control_config_file: Path | None = None,
+    default_not_ready_toleration_seconds: int = 300,
+    default_unreachable_toleration_seconds: int = 300,
+    service_override: Sequence[str] = (),
+    pki_dir: Path | None = None,
+    shutdown_delay_duration: float = 0.0,
+    workers: int = 1,
     **authentication: Any,
 ) -> int:
     """Run until stopped; returns the exit status. `authentication` are fields of `AuthenticationOptions`."""
@@ -98,6 +116,7 @@ def run(
                 audit_log_maxbackup,
                 audit_log_maxage,
                 audit_webhook_config_file,
+                log_blocks=audit_log_mode == "blocking",
             ),
             serving_files=parse_serving_files(tls_cert_file, tls_private_key_file),
             serving_names=tuple(tls_san),
@@ -109,12 +128,23 @@ def run(
                 authorized_ttl=authorization_webhook_cache_authorized_ttl,
                 unauthorized_ttl=authorization_webhook_cache_unauthorized_ttl,
             ),
+            admission=parse_admission(
+                enable=enable_admission_plugins,
+                disable=disable_admission_plugins,
+                config_file=admission_control_config_file,
+                toleration_seconds=(default_not_ready_toleration_seconds, default_unreachable_toleration_seconds),
+            ),
+            service_overrides=parse_service_overrides(service_override),
+            pki_dir=pki_dir,
+            shutdown_delay=shutdown_delay_duration,
         )
         configure(log_level, log_format)
-        return run_loop(_main(options))
+        if check_workers(workers, options) > 1:
+            return _run_workers(workers, options)
+        return run_loop(_main(options, announce))
     except (OptionError, ValueError) as error:
         return fail(str(error), USAGE)
-    except (StorageUnavailable, StorageDamaged, BootstrapError, OSError) as error:
+    except (StorageUnavailable, StorageUnreachable, StorageDamaged, BootstrapError, OSError) as error:
         return fail(explain(error, bind), UNAVAILABLE)
 
 
@@ -150,14 +180,50 @@ def explain(error: Exception, bind: str) -> str:
             return error.strerror or str(error)
 
 
-async def _main(options: Options) -> int:
+async def _main(options: Options, ready: Callable[[ControlPlane], None], parent: int | None = None) -> int:
+    """Run a control plane until a signal to stop, or until its parent has ended."""
     _raise_file_limit()
     _collect_rarely()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    return await serve(options, stop, announce)
+    if parent is not None:
+        loop.add_reader(parent, stop.set)
+    try:
+        return await serve(options, stop, ready)
+    finally:
+        if parent is not None:
+            loop.remove_reader(parent)
+
+
+def _run_workers(count: int, options: Options) -> int:
+    """Run several servers on one address, each in a process of its own."""
+    from kapi.cli.workers import Workers
+
+    _collect_rarely()
+    family, *_, address = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
+    # Held without listening: it gets no connections, and keeps the port for the workers.
+    with bind_tcp(family, cast("tuple[str | int, ...]", address), shares_port=True) as reserved:
+        port: int = reserved.getsockname()[1]
+        shared = replace(options, port=port, shares_port=True)
+
+        def serve_one(number: int, channel: Channel) -> int:
+            own = replace(shared, worker=number, audit=_audit_of(shared.audit, number))
+            try:
+                return run_loop(_main(own, lambda _: channel.announce(), channel.parent))
+            except (StorageUnavailable, StorageDamaged, BootstrapError, OSError) as error:
+                return fail(explain(error, join_host_port(options.host, port)), UNAVAILABLE)
+
+        url = f"https://{join_host_port(shared.local_host, port)}"
+        return Workers(count, serve_one, lambda: _announce(url, shared)).run()
+
+
+def _audit_of(options: AuditOptions, number: int) -> AuditOptions:
+    """The audit options of a worker: each writes, and rotates, a file of its own, such as audit-1.log."""
+    if options.log is None or str(options.log) == "-":
+        return options
+    return replace(options, log=options.log.with_stem(f"{options.log.stem}-{number}"))
 
 
 def _raise_file_limit() -> None:
@@ -167,14 +233,23 @@ def _raise_file_limit() -> None:
 
 
 def _collect_rarely() -> None:
-    """Run Python's garbage collector less often: the objects of requests form no cycles."""
-    gc.collect()
+    """Run Python's garbage collector less often: the objects of requests form no cycles.
+
+    A pass over the young objects looks at 250,000 of them at most, which takes 10 ms: decoding one large request makes
+    a million, and a rarer pass would look at all of them at once.
+    """
+    # No pass before: what was imported is not garbage, and a pass over it takes as long as opening the store.
     gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
+    gc.enable()
+    gc.set_threshold(50_000, 5, 500)
 
 
 def announce(plane: ControlPlane) -> None:
     """Print the address of the server, and the command to type next."""
-    path = plane.options.kubeconfig_path.absolute()
-    sys.stdout.write(f"Ready at {plane.url}. Next:  export KUBECONFIG={path} && kubectl get namespaces\n")
+    _announce(plane.url, plane.options)
+
+
+def _announce(url: str, options: Options) -> None:
+    path = options.kubeconfig_path.absolute()
+    sys.stdout.write(f"Ready at {url}. Next:  export KUBECONFIG={path} && kubectl get namespaces\n")
     sys.stdout.flush()

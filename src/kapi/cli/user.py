@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kapi.cli.command import Command, Group
+from kapi.cli.command import Command, Group, reason
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,6 +29,12 @@ def _add_options(parser: Parser) -> None:
         help="the folder of the server's keys and database (default: .kapi)",
     )
     parser.add_argument(
+        "--pki-dir",
+        type=Path,
+        metavar="DIR",
+        help="the folder of the CA, if the server was started with --pki-dir (default: pki in the data folder)",
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write the kubeconfig (default: NAME.kubeconfig)"
     )
 
@@ -40,9 +46,9 @@ def _add(arguments: Namespace) -> int:
     name = arguments.name
     output: Path = arguments.output or Path(f"{name.replace('/', '_')}.kubeconfig")
     try:
-        add_user(arguments.data_dir, name, arguments.group, output)
+        add_user(arguments.data_dir, name, arguments.group, output, pki_dir=arguments.pki_dir)
     except (OptionError, OSError, ValueError) as error:
-        sys.stderr.write(f"kapi: {error}\n")
+        sys.stderr.write(f"kapi: {reason(error)}\n")
         return _USAGE
     sys.stdout.write(f"{output} written. Next:  kubectl --kubeconfig {output} auth whoami\n")
     return 0

@@ -67,7 +67,7 @@ def test_a_number_below_the_minimum_is_refused(capsys):
         (["get", "--out", "name"], "kapi get: unrecognized arguments: --out"),
         (["-n", "x", "up"], "kapi: up does not connect to a server and takes no --namespace before it"),
         (["--as", "x", "generate", "crds"], "kapi: generate does not connect to a server and takes no --as before it"),
-        (["delete", "--wait=maybe"], "kapi delete: argument --wait: ignored explicit argument 'maybe'"),
+        (["delete", "--wait=maybe"], "kapi delete: argument --wait: expected true or false, not 'maybe'"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_status_2(run_kapi, arguments, error):

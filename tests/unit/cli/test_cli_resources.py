@@ -434,7 +434,8 @@ def test_token_and_authority_are_enough(run, monkeypatch):
     monkeypatch.setenv("HOME", str(run.folder))
     options = ["--server", url, "--certificate-authority", pki / "ca.crt"]
     token = (pki / "admin.token").read_text()
-    assert run("get", "ns", run.namespace, "-o", "name", *options, "--token", token) == f"namespace/{run.namespace}\n"
+    run("get", "ns", run.namespace, "-o", "name", *options, "--token", token)
+    assert (run.out, run.err) == (f"namespace/{run.namespace}\n", "")
     assert (
         run.fails("get", "ns", *options, "--token", "x")
         == "error: You must be logged in to the server (Unauthorized)\n"

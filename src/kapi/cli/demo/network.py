@@ -1,7 +1,9 @@
 """The kind Network of the demo: its definition, an object, a class for it, and the controller.
 
 The definition is in the v1beta1 form, without schema and subresources, as many examples still are; the class declares
-the fields that the controller reads. In place of real networks there is a dictionary, and the status says so.
+the fields that the controller reads. In place of real networks there is a dictionary, and the status says `simulated`.
+The controller of `examples/network` is the same for an OpenStack Neutron, and writes the same status, so that its
+definition can take the place of this one.
 """
 
 from __future__ import annotations
@@ -10,20 +12,21 @@ import ipaddress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import structlog
+from msgspec import structs
 
 from kapi.api.access import is_deleting
+from kapi.api.builtin.meta_v1 import Condition
 from kapi.api.crd import CustomResource, Model, resource
-from kapi.controller.reconcile import TerminalError
+from kapi.api.errors import NotFound
+from kapi.controller.objects.conditions import FALSE, TRUE, find_condition, is_true, set_condition
 
 if TYPE_CHECKING:
-    from kapi.api.keys import ObjectKey
     from kapi.api.meta import Object
     from kapi.controller.manager import Manager
     from kapi.controller.reconcile import Request
 
 READY: Final = "Ready"
-FAILED: Final = "Failed"
+SIMULATED: Final = "simulated"
 
 DEFINITION: Final[Object] = {
     "apiVersion": "apiextensions.k8s.io/v1beta1",
@@ -34,6 +37,13 @@ DEFINITION: Final[Object] = {
         "version": "v1",
         "names": {"kind": "Network", "plural": "networks"},
         "scope": "Namespaced",
+        "additionalPrinterColumns": [
+            {"name": "CIDR", "type": "string", "JSONPath": ".spec.cidr"},
+            {"name": "Gateway", "type": "string", "JSONPath": ".spec.gateway"},
+            {"name": "Ready", "type": "string", "JSONPath": '.status.conditions[?(@.type=="Ready")].status'},
+            {"name": "Reason", "type": "string", "JSONPath": '.status.conditions[?(@.type=="Ready")].reason'},
+            {"name": "Age", "type": "date", "JSONPath": ".metadata.creationTimestamp"},
+        ],
     },
 }
 
@@ -43,8 +53,6 @@ EXAMPLE: Final[Object] = {
     "metadata": {"name": "example-network", "namespace": "default"},
     "spec": {"cidr": "192.168.0.0/16", "gateway": "192.168.0.1"},
 }
-
-_log = structlog.get_logger("kapi.demo")
 
 
 class NetworkSpec(Model):
@@ -57,9 +65,9 @@ class NetworkSpec(Model):
 class NetworkStatus(Model):
     """The state of the network."""
 
-    phase: str = ""
-    message: str = ""
     backend: str = ""
+    network_id: str = msgspec.field(default="", name="networkID")
+    conditions: list[Condition] = msgspec.field(default_factory=list[Condition])
 
 
 @resource("samplecrd.k8s.io/v1", status=False)
@@ -70,61 +78,83 @@ class Network(CustomResource, kw_only=True):
     status: NetworkStatus = msgspec.field(default_factory=NetworkStatus)
 
 
-class InMemoryNetworks:
-    """A backend whose networks exist in this process only: enough to reconcile, with no effect outside."""
+def ready_condition(network: Network) -> Condition | None:
+    """Return the condition Ready of a network, or None before there is one."""
+    return find_condition(network.status.conditions, READY)
 
-    name = "in memory, for demonstration"
+
+class SimulatedNetworks:
+    """Networks that exist in this process only, by the UID of their object: enough to reconcile."""
 
     def __init__(self) -> None:
-        self._networks: dict[ObjectKey, NetworkSpec] = {}
+        self._networks: dict[str, tuple[str, NetworkSpec]] = {}
 
-    def ensure(self, key: ObjectKey, spec: NetworkSpec) -> bool:
-        """Create or change a network; returns True if anything changed."""
-        changed = self._networks.get(key) != spec
-        self._networks[key] = spec
-        return changed
+    def ensure(self, network: Network) -> tuple[str, str]:
+        """Create or change a network; returns its id, and what was done."""
+        uid, spec = network.metadata.uid or "", network.spec
+        found = self._networks.get(uid)
+        number, before = found or (network.status.network_id or f"net-{uid[:8]}", None)
+        self._networks[uid] = number, spec
+        if before is None:
+            return number, f"created network {number} with subnet {spec.cidr}"
+        if before.cidr != spec.cidr:
+            return number, f"replaced subnet {before.cidr} by {spec.cidr}"
+        if before.gateway != spec.gateway:
+            return number, f"set the gateway to {spec.gateway or 'none'}"
+        return number, ""
 
-    def remove(self, key: ObjectKey) -> bool:
-        """Remove a network; returns True if there was one."""
-        return self._networks.pop(key, None) is not None
+    def retain(self, uids: set[str]) -> int:
+        """Delete the networks of all other objects; returns how many."""
+        gone = self._networks.keys() - uids
+        for uid in gone:
+            del self._networks[uid]
+        return len(gone)
 
     def __len__(self) -> int:
         return len(self._networks)
 
 
 class NetworkReconciler:
-    """Creates, changes and removes the networks of a backend to match the objects, and updates their status.
+    """Creates, changes and deletes simulated networks to match the objects, and updates their status.
 
-    Level-based: it compares the object with the backend and does not depend on the event that triggered it.
+    Level-based: it compares the objects with the networks and does not depend on the event that triggered it.
     """
 
-    def __init__(self, manager: Manager, backend: InMemoryNetworks) -> None:
+    def __init__(self, manager: Manager, networks: SimulatedNetworks) -> None:
         self._client = manager.client
         self._events = manager.recorder("samplecrd.k8s.io/network-controller")
-        self._backend = backend
+        self._networks = networks
 
     async def reconcile(self, request: Request) -> None:
         """Reconcile one network."""
         network = await self._client.find(Network, request)
         if network is None or is_deleting(network):
-            if self._backend.remove(request):
-                _log.info("network removed", network=str(request))
+            # The key says nothing of the UID, and another object may have had the name in between.
+            self._networks.retain({one.metadata.uid or "" for one in await self._client.list(Network)})
             return
         problem = validate(network.spec)
         if problem:
-            await self._report(network, NetworkStatus(phase=FAILED, message=problem, backend=self._backend.name))
-            raise TerminalError(problem)
-        if self._backend.ensure(request, network.spec):
-            _log.info("network created", network=str(request), cidr=network.spec.cidr, gateway=network.spec.gateway)
-        await self._report(network, NetworkStatus(phase=READY, backend=self._backend.name))
-
-    async def _report(self, network: Network, status: NetworkStatus) -> None:
-        if network.status == status:
+            # Not raised: trying again would not help, and the condition says what would.
+            await self._report(network, network.status.network_id, FALSE, "InvalidSpec", problem)
             return
-        patch = {"status": {"phase": status.phase, "message": status.message, "backend": status.backend}}
-        await self._client.patch(network, patch)
-        record = self._events.normal if status.phase == READY else self._events.warning
-        record(network, status.phase, status.message or f"{network.spec.cidr} is ready ({status.backend})")
+        number, done = self._networks.ensure(network)
+        if done or not is_true(network.status.conditions, READY):
+            message = done or f"network {number} has subnet {network.spec.cidr}"
+            await self._report(network, number, TRUE, "Reconciled", message)
+
+    async def _report(self, network: Network, number: str, status: str, reason: str, message: str) -> None:
+        conditions = [structs.replace(one) for one in network.status.conditions]
+        if not set_condition(conditions, READY, status, reason=reason, message=message):
+            return
+        fields = NetworkStatus(backend=SIMULATED, network_id=number, conditions=conditions)
+        patch = {"metadata": {"uid": network.metadata.uid}, "status": msgspec.to_builtins(fields)}
+        try:
+            await self._client.patch_status(network, patch)
+        except NotFound:
+            # The definition of this demo has no status subresource; one that took its place may have.
+            await self._client.patch(network, patch)
+        record = self._events.normal if status == TRUE else self._events.warning
+        record(network, reason, message)
 
 
 def validate(spec: NetworkSpec) -> str:

@@ -1,32 +1,46 @@
-"""`kapi demo`: runs a control plane and the network controller in one process, and prints the example."""
+"""`kapi demo`: runs a control plane and the network controller in one process, and shows what happens in a table."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import AlreadyExists, ApiError
+from kapi.api.keys import ObjectKey
 from kapi.base.log import configure
 from kapi.base.loop import run as run_loop
-from kapi.cli.demo.network import DEFINITION, EXAMPLE, FAILED, READY, InMemoryNetworks, Network, NetworkReconciler
+from kapi.cli.demo.network import (
+    DEFINITION,
+    EXAMPLE,
+    Network,
+    NetworkReconciler,
+    SimulatedNetworks,
+    ready_condition,
+)
+from kapi.cli.demo.view import LiveTable
 from kapi.cli.up import UNAVAILABLE, USAGE, announce, explain, fail
 from kapi.client.client import Client
 from kapi.client.config import ClientConfig
 from kapi.client.errors import ClientError
 from kapi.client.rest import RESTClient
 from kapi.controller.manager import Manager
+from kapi.controller.objects.conditions import TRUE
 from kapi.controlplane.assemble import ControlPlane
 from kapi.controlplane.bootstrap import BootstrapError
 from kapi.controlplane.options import OptionError, Options, check_storage, parse_bind
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kapi.api.meta import Object
 
+DEFINITION_KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+EXAMPLE_KEY: Final = ObjectKey.of(EXAMPLE)
+EXAMPLE_CREATED: Final = "demo.kapi.dev/example-created"
+"""The annotation of the definition that says that the example was created once."""
 READY_TIMEOUT: Final = 60.0
 """The time-out of the wait for the example, in seconds; it takes a fraction of one."""
 
@@ -60,30 +74,55 @@ async def _main(options: Options, *, once: bool) -> int:
 
 async def _run_example(plane: ControlPlane, client: Client, *, once: bool) -> int:
     await _create_if_missing(client, DEFINITION)
-    _print("The kind Network is defined (kubectl get crd networks.samplecrd.k8s.io).")
+    _print("The kind Network is defined:  kubectl get crd networks.samplecrd.k8s.io")
+    _print("A controller reconciles its objects. The networks that it makes of them are simulated.\n")
     manager = Manager(client, namespace="")
-    manager.builder().for_(Network).with_options(workers=2).complete(NetworkReconciler(manager, InMemoryNetworks()))
+    manager.builder().for_(Network).with_options(workers=2).complete(NetworkReconciler(manager, SimulatedNetworks()))
+    table = LiveTable(manager.clock)
+    table.print_head()
+    manager.informers.informer(Network).add_handler(table, name="live table")
     controller = asyncio.ensure_future(manager.run(signals=False))
-    waiting = asyncio.ensure_future(_until_signal(once=once))
+    stopped = asyncio.ensure_future(_until_signal())
+    showing = asyncio.ensure_future(_show_example(client, table))
+    ending: list[asyncio.Future[Any]] = [stopped, controller, plane.failed]
     try:
-        is_new = await _create_if_missing(client, EXAMPLE)
-        network = await client.wait_for(
-            Network, "example-network", _has_phase, namespace="default", timeout=READY_TIMEOUT
-        )
-        _print("The controller has reconciled it (kubectl get network example-network -o yaml):\n")
-        _print_table(network)
-        if is_new and network.status.phase != READY:
-            return fail(f"example-network is {network.status.phase}: {network.status.message}", UNAVAILABLE)
-        if not once:
-            _print("\nChange it, delete it, create more; stop with Ctrl-C.")
-        ending: list[asyncio.Future[Any]] = [waiting, controller, plane.failed]
-        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([showing, *ending], return_when=asyncio.FIRST_COMPLETED)
+        if showing.done() and (problem := showing.result()):
+            return fail(problem, UNAVAILABLE)
+        if showing.done() and not once:
+            _print(_hints(plane))
+            await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     finally:
         manager.stop()
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        for task in (stopped, showing):
+            task.cancel()
+        await asyncio.gather(stopped, showing, return_exceptions=True)
         await controller
     return UNAVAILABLE if plane.failed.done() else 0
+
+
+async def _show_example(client: Client, table: LiveTable) -> str:
+    """Create the example, if it never was, and wait until it is reconciled; returns why it is not ready.
+
+    One that the user has changed or deleted since the last run stays as the user wants it.
+    """
+    definition = await client.get(DEFINITION_KIND, DEFINITION["metadata"]["name"])
+    if EXAMPLE_CREATED not in (definition["metadata"].get("annotations") or {}):
+        is_new = await _create_if_missing(client, EXAMPLE)
+        await client.patch(definition, {"metadata": {"annotations": {EXAMPLE_CREATED: "true"}}})
+    elif await client.find(Network, EXAMPLE_KEY) is None:
+        _print("example-network was deleted in an earlier run, and is not created again.")
+        return ""
+    else:
+        is_new = False
+    try:
+        async with asyncio.timeout(READY_TIMEOUT):
+            ready = ready_condition(await table.wait_until_reconciled(EXAMPLE_KEY))
+    except TimeoutError:
+        return f"example-network was not reconciled within {READY_TIMEOUT:g} s"
+    if is_new and ready is not None and ready.status != TRUE:
+        return f"example-network is not ready: {ready.message}"
+    return ""
 
 
 async def _create_if_missing(client: Client, obj: Object) -> bool:
@@ -98,14 +137,33 @@ async def _create_if_missing(client: Client, obj: Object) -> bool:
     return True
 
 
-def _has_phase(network: Network) -> bool:
-    return network.status.phase in (READY, FAILED)
+def _hints(plane: ControlPlane) -> str:
+    """Return the commands to try, and what becomes of what they change."""
+    change = "kubectl patch network example-network --type=merge -p"
+    lines = [
+        f"export KUBECONFIG={plane.options.kubeconfig_path.absolute()}",
+        "kubectl get networks",
+        "kubectl get network example-network -o yaml",
+        f"""{change} '{{"spec":{{"gateway":"192.168.0.254"}}}}'""",
+        f"""{change} '{{"spec":{{"gateway":"10.0.0.1"}}}}'""",
+        "kubectl get events",
+        "kubectl delete network example-network",
+    ]
+    commands = "\n".join(f"  {line}" for line in lines)
+    kubectl = "" if shutil.which("kubectl") else f"\nThere is no kubectl here; {_kapi()} has the same commands."
+    return (
+        f"\nTry these in another terminal, and see here what happens:\n{commands}{kubectl}\n"
+        "Stop with Ctrl-C. What you change is still there at the next run.\n"
+    )
 
 
-async def _until_signal(*, once: bool) -> None:
-    """Wait for SIGTERM or SIGINT; with `once`, return immediately."""
-    if once:
-        return
+def _kapi() -> str:
+    """The command that this program was started by."""
+    return sys.argv[0] if sys.argv and Path(sys.argv[0]).name == "kapi" else "kapi"
+
+
+async def _until_signal() -> None:
+    """Wait for SIGTERM or SIGINT."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,20 +174,3 @@ async def _until_signal(*, once: bool) -> None:
 def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def _print_table(network: Network) -> None:
-    rows = [
-        ("NAMESPACE", "NAME", "CIDR", "GATEWAY", "PHASE", "BACKEND"),
-        (
-            network.metadata.namespace or "",
-            network.metadata.name or "",
-            network.spec.cidr,
-            network.spec.gateway,
-            network.status.phase,
-            network.status.backend,
-        ),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        _print("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
