@@ -1,0 +1,1 @@
+"""The kinds of the operator, one module for each version."""

@@ -1,0 +1,1 @@
+"""Where the networks are: `contract` says what a backend does, `simulated` and `linux` do it."""
