@@ -8,10 +8,11 @@ import json
 import os
 import resource
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import kube_apiserver, libraries, machine, report, settings
+from bench import checkout, compare, kube_apiserver, libraries, machine, report, scale, settings
 from bench.baselines import Uvicorn
 from bench.rows import GROUPS
 from bench.runner import Bench
@@ -30,9 +31,13 @@ def main() -> int:
     """Measure and print; fails only if a row could not be measured, however slow it was."""
     options = _options()
     _raise_file_limit()
+    if options.compare:
+        return _compare(options)
+    if options.scale:
+        return _scale(options)
     groups = [group for group in GROUPS if group.name in options.rows]
-    folder = (options.dir or ROOT / DATA) / str(os.getpid())
-    folder.mkdir(parents=True)
+    folder = _data_folder(options) / str(os.getpid())
+    folder.mkdir()
     about = machine.describe(folder)
     bench, compared, left_out = _bench(options, folder, groups)
     try:
@@ -53,13 +58,62 @@ def main() -> int:
     return _publish(result, options)
 
 
+def _data_folder(options: argparse.Namespace) -> Path:
+    """Where servers keep their data during the run."""
+    folder: Path = options.dir or ROOT / DATA
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Compare this tree with another."""
+    try:
+        theirs, ours = checkout.find(options.compare, ROOT), checkout.this_tree(ROOT)
+    except checkout.NoSuchTree as error:
+        sys.stderr.write(f"cannot compare with {options.compare}: {error}\n")
+        return 1
+    folder = _data_folder(options) / str(os.getpid())
+    folder.mkdir()
+    seconds, rounds = (0.0, 2) if options.quick else (compare.SECONDS, compare.FEWEST_ROUNDS)
+    comparison = compare.Comparison(
+        theirs,
+        ours,
+        root=ROOT,
+        folder=folder,
+        seconds=options.seconds or seconds,
+        rounds=options.rounds or rounds,
+    )
+    return compare.run(options, comparison)
+
+
+def _scale(options: argparse.Namespace) -> int:
+    """Measure how costs grow."""
+    with tempfile.TemporaryDirectory(dir=_data_folder(options)) as folder:
+        sizes = scale.QUICK if options.quick else scale.Sizes()
+        return scale.run(options, scale.Scale(sizes, root=ROOT, folder=Path(folder)), is_bound=not options.quick)
+
+
 def _options() -> argparse.Namespace:
-    names = [group.name for group in GROUPS]
+    groups = [group.name for group in GROUPS]
     parser = argparse.ArgumentParser(prog="bench", description="Measure Kapi, as ratios.")
     parser.add_argument("--quick", action="store_true", help="a smoke test: every row, tiny numbers")
-    parser.add_argument("--seconds", type=float, help="how long each row runs in each round (3; 0.3 with --quick)")
-    parser.add_argument("--rounds", type=int, help="how often targets take turns (3; 1 with --quick)")
-    parser.add_argument("--rows", type=_names(names), default=names, help=f"some of {','.join(names)}")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="how long each row runs in each round (3; 0.3 with --quick); in all with --compare (5)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="how often targets take turns (3; 1 with --quick); at least, with --compare (6)"
+    )
+    parser.add_argument(
+        "--compare", metavar="REV", help="compare this tree with a commit, a source tree, or a Python with Kapi in it"
+    )
+    parser.add_argument("--scale", action="store_true", help="measure how costs grow; fail if one grows too fast")
+    parser.add_argument(
+        "--rows",
+        help=f"some of {','.join(groups)}; with --compare of {','.join(compare.ROWS)}; "
+        f"with --scale of {','.join(scale.SECTIONS)}",
+    )
     parser.add_argument(
         "--without", type=_names(WITHOUT), default=[], help=f"comparisons to leave out: {','.join(WITHOUT)}"
     )
@@ -67,7 +121,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, help="where servers keep their data during the run; use a real disk")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    known = tuple(compare.ROWS if options.compare else scale.SECTIONS if options.scale else groups)
+    try:
+        options.rows = _names(known)(options.rows) if options.rows else list(known)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument --rows: {error}")
+    return options
 
 
 def _names(known: Any) -> Any:

@@ -7,6 +7,7 @@ next request is written in the callback that ends the last answer.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 from dataclasses import dataclass
 from time import perf_counter
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING
 import httptools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+_turns = itertools.count()
 
 
 class LoadError(Exception):
@@ -24,13 +27,22 @@ class LoadError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a server and the credentials for it. Paths are PEM files."""
+    """The address of a server and the credentials for it. Paths are PEM files.
+
+    Several servers of one control plane have a port each and take turns: every connection goes to the next one.
+    """
 
     host: str
     port: int
     authority: str
     certificate: str = ""
     key: str = ""
+    other_ports: Sequence[int] = ()
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of all servers."""
+        return (self.port, *self.other_ports)
 
     def context(self) -> ssl.SSLContext:
         """The client's side of TLS: checks the server, shows the client certificate if there is one."""
@@ -171,9 +183,10 @@ async def asker(address: Address, context: ssl.SSLContext | None = None) -> Aske
 
 
 async def connect(address: Address, context: ssl.SSLContext, make: Callable[[], Connection]) -> Connection:
-    """Open a connection."""
+    """Open a connection to a server, the next one if there are several."""
     loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(make, address.host, address.port, ssl=context)
+    port = address.ports[next(_turns) % len(address.ports)]
+    _, protocol = await loop.create_connection(make, address.host, port, ssl=context)
     return protocol
 
 

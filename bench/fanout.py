@@ -22,7 +22,7 @@ from bench.objects import FAN_NAMESPACE, STAMP, STAMP_DIGITS, collection, config
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
 T = TypeVar("T")
 
@@ -138,6 +138,10 @@ class Writer(Connection):
         if not self._answer.done():
             self._answer.set_exception(error)
 
+    def close(self) -> None:
+        self._answer.cancel()
+        super().close()
+
 
 async def watch(address: Address, job: dict[str, Any]) -> Figure:
     """`watchers` watchers; events a second, and the time from write to event."""
@@ -146,7 +150,7 @@ async def watch(address: Address, job: dict[str, Any]) -> Figure:
         await call(address, request("POST", collection(FAN_NAMESPACE), config_map(name)))
     revision = json.loads(await call(address, request("GET", f"{collection(FAN_NAMESPACE)}?limit=1")))
     delivery = Delivery(job["watchers"])
-    watchers = await _open(address, delivery, revision["metadata"]["resourceVersion"])
+    watchers = await open_watches(address, delivery, revision["metadata"]["resourceVersion"])
     try:
         rate = await _phase(watchers, _flood(address, delivery, names, job["seconds"]))
         times = await _phase(watchers, _paced(address, delivery, names[0], job["seconds"]))
@@ -169,17 +173,22 @@ async def _phase(watchers: list[WatchConnection], work: Coroutine[Any, Any, T]) 
     return await task
 
 
-async def _open(address: Address, delivery: Delivery, revision: str) -> list[WatchConnection]:
-    """Connect all watchers, and wait until each has its answer's head."""
-    context = address.context()
+async def open_watches(address: Address, delivery: Delivery, revision: str) -> list[WatchConnection]:
+    """Connect all watchers of the namespace."""
     ask = request("GET", f"{collection(FAN_NAMESPACE)}?watch=1&resourceVersion={revision}&timeoutSeconds=3600")
+    return await open_streams(address, [ask] * delivery.watchers, lambda: WatchConnection(delivery))
+
+
+async def open_streams(
+    address: Address, asks: Sequence[bytes], make: Callable[[], WatchConnection]
+) -> list[WatchConnection]:
+    """Connect a watcher for each request, and wait until each has its answer's head."""
+    context = address.context()
     watchers: list[WatchConnection] = []
-    for first in range(0, delivery.watchers, CONNECTING):
-        number = min(CONNECTING, delivery.watchers - first)
-        made = await asyncio.gather(
-            *(connect(address, context, lambda: WatchConnection(delivery)) for _ in range(number))
-        )
-        for watcher in made:
+    for first in range(0, len(asks), CONNECTING):
+        some = asks[first : first + CONNECTING]
+        made = await asyncio.gather(*(connect(address, context, make) for _ in some))
+        for watcher, ask in zip(made, some, strict=True):
             assert isinstance(watcher, WatchConnection)
             watcher.transport.write(ask)
             watchers.append(watcher)
@@ -190,7 +199,7 @@ async def _open(address: Address, delivery: Delivery, revision: str) -> list[Wat
 async def _flood(address: Address, delivery: Delivery, names: list[str], seconds: float) -> Figure:
     """Write as fast as the watchers are served; events a second until the last one has arrived."""
     context = address.context()
-    writers = [await _writer(address, context, name) for name in names]
+    writers = [await open_writer(address, context, name) for name in names]
     started = perf_counter()
     end = started + seconds
 
@@ -215,7 +224,7 @@ async def _flood(address: Address, delivery: Delivery, names: list[str], seconds
 
 async def _paced(address: Address, delivery: Delivery, name: str, seconds: float) -> list[float]:
     """One write at a time, the next when every watcher has seen it; the latencies of all events."""
-    writer = await _writer(address, address.context(), name)
+    writer = await open_writer(address, address.context(), name)
     times = delivery.latencies = []
     end = perf_counter() + seconds
     for number in itertools.count():
@@ -228,7 +237,7 @@ async def _paced(address: Address, delivery: Delivery, name: str, seconds: float
     return times
 
 
-async def _writer(address: Address, context: ssl.SSLContext, name: str) -> Writer:
+async def open_writer(address: Address, context: ssl.SSLContext, name: str) -> Writer:
     writer = await connect(address, context, lambda: Writer(name))
     assert isinstance(writer, Writer)
     return writer

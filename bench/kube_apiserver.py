@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,18 @@ def find() -> tuple[KubeApiserver | None, str]:
 
 
 class KubeApiserver:
-    """kube-apiserver and etcd."""
+    """kube-apiserver, one or several, and etcd."""
 
     name = KUBE_APISERVER
 
-    def __init__(self, assets: Path) -> None:
+    def __init__(self, assets: Path, *, servers: int = 1) -> None:
         self._assets = assets
+        self._servers = servers
+
+    @property
+    def etcd(self) -> Path:
+        """The program of etcd."""
+        return self._assets / "etcd"
 
     def versions(self) -> dict[str, str]:
         """Return the versions of both programs."""
@@ -54,15 +61,27 @@ class KubeApiserver:
             versions[name] = output.strip().partition("\n")[0]
         return versions
 
+    def several(self, servers: int) -> KubeApiserver:
+        """The same with so many API servers on one etcd."""
+        return KubeApiserver(self._assets, servers=servers)
+
     def with_manager(self) -> Managed | None:
         """The same with its controller manager, if the folder has one."""
         return Managed(self._assets) if os.access(self._assets / MANAGER, os.X_OK) else None
 
+    admission: tuple[str, ...] = ("--disable-admission-plugins=ServiceAccount",)
+    """Service account admission is off, because no controller creates the accounts."""
+
     def start(self, folder: Path) -> Running:
         pairs = certificates(folder / "pki")
-        etcd_port, port = free_port(), free_port()
+        etcd_port, *ports = [free_port() for _ in range(1 + self._servers)]
         address = Address(
-            HOST, port, str(pairs["ca"].certificate), str(pairs["admin"].certificate), str(pairs["admin"].key)
+            HOST,
+            ports[0],
+            str(pairs["ca"].certificate),
+            str(pairs["admin"].certificate),
+            str(pairs["admin"].key),
+            ports[1:],
         )
         began = time.perf_counter()
         etcd = Process(etcd_command(self._assets / "etcd", folder / "etcd", etcd_port), folder / "etcd.log")
@@ -70,9 +89,10 @@ class KubeApiserver:
         with stopped_on_error(processes):
             # The API server looks for etcd once a second; starting it too early would count against it.
             wait_listening(etcd_port, etcd)
-            command = apiserver_command(self._assets / "kube-apiserver", folder, pairs, etcd_port, port)
-            processes.append(Process(command, folder / "kube-apiserver.log"))
-            wait_ready(address, processes)
+            for port in ports:
+                command = apiserver_command(self._assets / "kube-apiserver", folder, pairs, etcd_port, port)
+                processes.append(Process([*command, *self.admission], folder / "kube-apiserver.log"))
+                wait_ready(replace(address, port=port), processes)
         return Running(address, processes, began)
 
 
@@ -139,7 +159,7 @@ def etcd_command(program: Path, data: Path, port: int) -> list[str]:
 
 
 def apiserver_command(program: Path, folder: Path, pairs: dict[str, KeyPair], etcd_port: int, port: int) -> list[str]:
-    """TLS, client certificates, RBAC. Service account admission is off, because no controller creates the accounts."""
+    """TLS, client certificates, RBAC."""
     return [
         str(program),
         f"--etcd-servers=http://{HOST}:{etcd_port}",
@@ -155,5 +175,4 @@ def apiserver_command(program: Path, folder: Path, pairs: dict[str, KeyPair], et
         f"--service-account-key-file={pairs['service-account'].certificate}",
         f"--service-account-signing-key-file={pairs['service-account'].key}",
         "--service-cluster-ip-range=10.0.0.0/24",
-        "--disable-admission-plugins=ServiceAccount",
     ]

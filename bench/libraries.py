@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bench.client import LoadError
-from bench.target import busy_seconds, resident
+from bench.processes import busy_seconds, resident
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

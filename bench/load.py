@@ -8,138 +8,51 @@ the client.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import math
-import random
 import sys
 import time
-from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.client import Address, Caller, LoadError, call, connect
+from bench.crowd import crowd
 from bench.definition_load import define, fetch, first, install, use
-from bench.definitions import SMALL, large_collection, large_object, small_collection, small_object
 from bench.fanout import watch
 from bench.figures import Figure, summary
 from bench.garbage_collection import collect
 from bench.objects import (
     FAN_NAMESPACE,
     NAMESPACE,
+    POLICY_NAMESPACE,
+    QUOTA_NAMESPACE,
+    REFUSED,
     SEEDED,
-    ZERO_STAMP,
+    WEBHOOK_NAMESPACE,
     collection,
     config_map,
     namespace,
     pod,
+    policies,
+    quota,
     request,
     seeded,
     stamp,
-    typical_pod,
 )
+from bench.pairs import pair
+from bench.webhook import Endpoint, configurations
+from bench.workload import KINDS, MERGE_PATCH, Job, sort_of
 from kapi.base.loop import run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-Job = dict[str, Any]
-
 SEED_CONNECTIONS = 32
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-
-
-@dataclass(frozen=True)
-class Sort:
-    """A kind of object in the load: its constructor by name, and its path."""
-
-    make: Callable[[str], bytes]
-    path: Callable[[], str]
-
-
-_SORTS = {
-    "configmaps": Sort(config_map, collection),
-    "pods": Sort(pod, partial(collection, resource="pods")),
-    "typical": Sort(typical_pod, partial(collection, resource="pods")),
-    "small": Sort(partial(small_object, SMALL, 0), partial(small_collection, SMALL, 0)),
-    "large": Sort(large_object, large_collection),
-}
-
-
-def sort_of(job: Job) -> Sort:
-    """Return the kind of object of a job; ConfigMaps by default."""
-    return _SORTS[job.get("of", "configmaps")]
+POLICY_ATTEMPTS = 300
+"""A tenth of a second each: kube-apiserver reads its policies once a second."""
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
-
-
-def creates(job: Job, index: int) -> Iterator[bytes]:
-    """New objects, under names no other connection or round uses."""
-    sort = sort_of(job)
-    path = sort.path()
-    for number in itertools.count():
-        yield request("POST", path, sort.make(f"{job['run']}-{index}-{number}"))
-
-
-def gets(job: Job, index: int) -> Iterator[bytes]:
-    """Seeded objects in random order."""
-    numbers = random.Random(index).sample(range(job["keys"]), min(1000, job["keys"]))
-    path = sort_of(job).path()
-    return itertools.cycle([request("GET", f"{path}/{seeded(number)}") for number in numbers])
-
-
-def _own(job: Job, index: int) -> Iterator[str]:
-    """Seeded objects that belong to one connection alone, so that writers do not meet."""
-    return itertools.cycle([seeded(number) for number in range(index, job["keys"], job["connections"])])
-
-
-def updates(job: Job, index: int) -> Iterator[bytes]:
-    """Whole objects with a new stamp."""
-    for name in _own(job, index):
-        yield request("PUT", f"{collection()}/{name}", config_map(name, stamp()))
-
-
-def patches(job: Job, index: int) -> Iterator[bytes]:
-    """Merge patches of one field."""
-    for name in _own(job, index):
-        yield request("PATCH", f"{collection()}/{name}", b'{"data":{"stamp":"%b"}}' % stamp().encode(), MERGE_PATCH)
-
-
-def _applied(name: str, value: str = ZERO_STAMP) -> bytes:
-    query = "fieldManager=bench&force=true"
-    return request("PATCH", f"{collection()}/{name}?{query}", config_map(name, value), APPLY_PATCH)
-
-
-def applies_new(job: Job, index: int) -> Iterator[bytes]:
-    """Objects created by server-side apply."""
-    for number in itertools.count():
-        yield _applied(f"{job['run']}-apply-{index}-{number}")
-
-
-def applies_same(job: Job, index: int) -> Iterator[bytes]:
-    """The same configuration again and again: the first time it is taken over, from then on nothing changes."""
-    for name in _own(job, index):
-        yield _applied(name)
-
-
-def applies_field(job: Job, index: int) -> Iterator[bytes]:
-    """A configuration with one field changed."""
-    for name in _own(job, index):
-        yield _applied(name, stamp())
-
-
-_KINDS = {
-    "create": creates,
-    "get": gets,
-    "update": updates,
-    "patch": patches,
-    "apply.new": applies_new,
-    "apply.same": applies_same,
-    "apply.field": applies_field,
-}
 
 
 async def requests(address: Address, job: Job) -> Figure:
@@ -150,7 +63,7 @@ async def requests(address: Address, job: Job) -> Figure:
     def until_end(source: Iterator[bytes]) -> Callable[[bytes], bytes | None]:
         return lambda _: next(source) if perf_counter() < end else None
 
-    sources = [until_end(_KINDS[job["kind"]](job, index)) for index in range(job["connections"])]
+    sources = [until_end(KINDS[job["kind"]](job, index)) for index in range(job["connections"])]
     callers = await _callers(address, sources, times)
     started = perf_counter()
     end = started + job["seconds"]
@@ -190,6 +103,44 @@ async def prepare(address: Address, job: Job) -> Figure:
     for name in (NAMESPACE, FAN_NAMESPACE):
         await call(address, request("POST", "/api/v1/namespaces", namespace(name)))
     return {}
+
+
+async def limit(address: Address, job: Job) -> Figure:
+    """Make a namespace with a quota, and write its status: not every server under measurement has controllers."""
+    quotas = collection(QUOTA_NAMESPACE, "resourcequotas")
+    await call(address, request("POST", "/api/v1/namespaces", namespace(QUOTA_NAMESPACE)))
+    await call(address, request("POST", quotas, quota("quota")))
+    await call(address, request("PUT", f"{quotas}/quota/status", quota("quota")))
+    return {}
+
+
+async def guard(address: Address, job: Job) -> Figure:
+    """Make a namespace with ten admission policies, and wait until they are enforced."""
+    await call(address, request("POST", "/api/v1/namespaces", namespace(POLICY_NAMESPACE)))
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    for number, obj in enumerate(policies()):
+        await call(address, request("POST", f"{path}ybindings" if number % 2 else f"{path}ies", obj))
+    probe = request("POST", f"{collection(POLICY_NAMESPACE)}?dryRun=All", config_map(REFUSED))
+    for _ in range(POLICY_ATTEMPTS):
+        try:
+            await call(address, probe)
+        except LoadError:
+            return {}
+        await asyncio.sleep(0.1)
+    raise LoadError("admission policies are not enforced")
+
+
+async def hook(address: Address, job: Job) -> Figure:
+    """Make a namespace with a mutating and a validating webhook, and wait until they are called."""
+    await call(address, request("POST", "/api/v1/namespaces", namespace(WEBHOOK_NAMESPACE)))
+    for path, body in configurations(Endpoint(job["port"], job["bundle"]), WEBHOOK_NAMESPACE):
+        await call(address, request("POST", path, body))
+    probe = request("POST", f"{collection(WEBHOOK_NAMESPACE)}?dryRun=All", config_map("probe"))
+    for _ in range(POLICY_ATTEMPTS):
+        if b'"webhook"' in await call(address, probe):
+            return {}
+        await asyncio.sleep(0.1)
+    raise LoadError("admission webhooks are not called")
 
 
 async def seed(address: Address, job: Job) -> Figure:
@@ -235,7 +186,10 @@ async def touch(address: Address, job: Job) -> Figure:
 
 
 async def lists(address: Address, job: Job) -> Figure:
-    """The seeded objects, listed by one connection: whole, or in pages of `limit`, where one walk counts as one."""
+    """The seeded objects, listed by one connection or `connections`, whole or in pages of `limit`.
+
+    One walk through all pages counts as one.
+    """
     limit = job.get("limit", 0)
     whole_path = sort_of(job).path()
     path = f"{whole_path}?limit={limit}" if limit else whole_path
@@ -247,11 +201,26 @@ async def lists(address: Address, job: Job) -> Figure:
     walks: list[float] = []
     pages: list[float] = []
     end = perf_counter() + job["seconds"]
+    context = address.context()
+
+    def walker() -> Caller:
+        return Caller(_walk(path, walks, end, paged=bool(limit)), pages, keeps=bool(limit))
+
+    made = [await connect(address, context, walker) for _ in range(job.get("connections", 1))]
+    callers = [caller for caller in made if isinstance(caller, Caller)]
+    started = perf_counter()
+    await _run_all(callers)
+    received = sum(caller.received for caller in callers)
+    return summary(walks, perf_counter() - started) | {"bytes": received // len(walks)}
+
+
+def _walk(path: str, walks: list[float], end: float, *, paged: bool) -> Callable[[bytes], bytes | None]:
+    """The requests of one connection: lists until the end; the time of each is appended to `walks`."""
     began = 0.0
 
     def following(last: bytes) -> bytes | None:
         nonlocal began
-        token = _token(last) if limit else ""
+        token = _token(last) if paged else ""
         if token:
             return request("GET", f"{path}&continue={token}")
         now = perf_counter()
@@ -260,11 +229,7 @@ async def lists(address: Address, job: Job) -> Figure:
         began = now
         return request("GET", path) if now < end else None
 
-    caller = await connect(address, address.context(), lambda: Caller(following, pages, keeps=bool(limit)))
-    assert isinstance(caller, Caller)
-    started = perf_counter()
-    await _run_all([caller])
-    return summary(walks, perf_counter() - started) | {"bytes": caller.received // len(walks)}
+    return following
 
 
 def _token(body: bytes) -> str:
@@ -282,6 +247,9 @@ def _token(body: bytes) -> str:
 
 _ACTIONS: dict[str, Callable[[Address, Job], Awaitable[Figure]]] = {
     "prepare": prepare,
+    "guard": guard,
+    "hook": hook,
+    "limit": limit,
     "seed": seed,
     "requests": requests,
     "touch": touch,
@@ -293,6 +261,8 @@ _ACTIONS: dict[str, Callable[[Address, Job], Awaitable[Figure]]] = {
     "use": use,
     "fetch": fetch,
     "collect": collect,
+    "pair": pair,
+    "crowd": crowd,
 }
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import time
 
 NAMESPACE = "bench"
 FAN_NAMESPACE = "fan"
+QUOTA_NAMESPACE = "limited"
+POLICY_NAMESPACE = "guarded"
+WEBHOOK_NAMESPACE = "hooked"
+REFUSED = "refused"
+"""The name that one of the policies refuses."""
 AGENT = "kapi-bench"
 JSON = "application/json"
 STAMP = b'"stamp":"'
@@ -93,6 +99,19 @@ def config_map(name: str, stamp: str = ZERO_STAMP) -> bytes:
     return b"".join((before, name.encode(), middle, stamp.encode(), end))
 
 
+@functools.cache
+def _sized(size: int) -> tuple[bytes, ...]:
+    data = {"stamp": ZERO_STAMP, **{f"key-{index}": _text(1000) for index in range(size // 1000)}}
+    kind: dict[str, object] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    return template({**kind, "metadata": {"name": _NAME}, "data": data}, _NAME, ZERO_STAMP)
+
+
+def sized_config_map(size: int, name: str, stamp: str = ZERO_STAMP) -> bytes:
+    """A ConfigMap of about so many bytes as JSON."""
+    before, middle, end = _sized(size)
+    return b"".join((before, name.encode(), middle, stamp.encode(), end))
+
+
 def pod(name: str) -> bytes:
     """A Pod as JSON."""
     before, middle, end = _POD
@@ -108,6 +127,46 @@ def typical_pod(name: str) -> bytes:
 def namespace(name: str) -> bytes:
     """A Namespace as JSON."""
     return json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).encode()
+
+
+def quota(name: str) -> bytes:
+    """A ResourceQuota of more ConfigMaps than are created, as JSON; its status has nothing used."""
+    hard = {"count/configmaps": "1000000000"}
+    kind = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}
+    return json.dumps(
+        {**kind, "spec": {"hard": hard}, "status": {"hard": hard, "used": {"count/configmaps": "0"}}}
+    ).encode()
+
+
+_VALIDATIONS = (
+    f"object.metadata.name != '{REFUSED}'",
+    "object.metadata.labels['tier'] in ['front', 'back']",
+    "object.data.size() <= 20",
+    "object.data.all(key, key.matches('^[a-z0-9.-]+$'))",
+    "!has(object.immutable) || object.immutable == false",
+    "request.operation != 'CREATE' || oldObject == null",
+    "object.metadata.?annotations.orValue({}).size() < 10",
+    "namespaceObject.metadata.name == object.metadata.namespace",
+    "variables.labels.exists(key, key.startsWith('app.kubernetes.io/'))",
+    "variables.labels.all(key, variables.labels[key].size() < 63)",
+)
+
+
+def policies() -> list[bytes]:
+    """Ten ValidatingAdmissionPolicies for the ConfigMaps of one namespace, as JSON, each followed by its binding."""
+    rule = {"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": POLICY_NAMESPACE}}
+    made: list[object] = []
+    for number, expression in enumerate(_VALIDATIONS):
+        metadata = {"name": f"bench-{number}"}
+        spec = {
+            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
+            "variables": [{"name": "labels", "expression": "object.metadata.?labels.orValue({})"}],
+            "validations": [{"expression": expression}],
+        }
+        bound = {"policyName": metadata["name"], "validationActions": ["Deny"]}
+        made += [{"metadata": metadata, "spec": spec}, {"metadata": metadata, "spec": bound}]
+    return [json.dumps(one).encode() for one in made]
 
 
 def seeded(index: int) -> str:

@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench import clients, controllers, custom
+from bench import aggregation, clients, controllers, custom, environments, etcd, identity, webhook
 from bench.baselines import SQLite
 from bench.table import Group, Row, connections
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from bench.target import Running, Target
 
 POD_CONNECTIONS = 16
+QUOTA_CONNECTIONS = 64
+POLICY_CONNECTIONS = 16
+WEBHOOK_CONNECTIONS = 16
 APPLY_CONNECTIONS = 16
 PODS_EVERY = 10
 """In the memory rows every so-manieth object is a Pod."""
@@ -33,7 +36,15 @@ def _request_rows(kind: str, budget: float | None, settings: Settings) -> list[R
 
 def _create_rows(settings: Settings) -> list[Row]:
     pods = Row("create.pods", f"create of Pods, {connections(POD_CONNECTIONS)}", "/s")
-    return [*_request_rows("create", 3.0, settings), pods]
+    quota = Row("create.quota", f"create within a quota, {connections(QUOTA_CONNECTIONS)}", "/s", 3.0)
+    policies = Row("create.policies", f"create with 10 CEL policies, {connections(POLICY_CONNECTIONS)}", "/s", 3.0)
+    webhooks = Row(
+        "create.webhooks",
+        f"create with 1 mutating and 1 validating webhook, {connections(WEBHOOK_CONNECTIONS)}",
+        "/s",
+        3.0,
+    )
+    return [*_request_rows("create", 3.0, settings), pods, quota, policies, webhooks]
 
 
 def _requests(bench: Bench, running: Running, kind: str, number: int, of: str = "configmaps") -> Figure:
@@ -63,6 +74,28 @@ def _measure_creates(bench: Bench, rows: Sequence[str]) -> None:
             for name, running in servers.items()
         }
         bench.alternate("create.pods", pods)
+        for row, job, number, of in (
+            ("create.quota", "limit", QUOTA_CONNECTIONS, "limited"),
+            ("create.policies", "guard", POLICY_CONNECTIONS, "guarded"),
+        ):
+            for running in servers.values():
+                bench.work(running, job)
+            restricted = {
+                name: partial(_requests, bench, running, "create", number, of) for name, running in servers.items()
+            }
+            bench.alternate(row, restricted)
+        _measure_webhooks(bench, servers)
+
+
+def _measure_webhooks(bench: Bench, servers: dict[str, Running]) -> None:
+    with webhook.serving(bench.folder / "webhook") as endpoint:
+        for running in servers.values():
+            bench.work(running, "hook", port=endpoint.port, bundle=endpoint.bundle)
+        hooked = {
+            name: partial(_requests, bench, running, "create", WEBHOOK_CONNECTIONS, "hooked")
+            for name, running in servers.items()
+        }
+        bench.alternate("create.webhooks", hooked)
 
 
 def _measure_gets(bench: Bench, rows: Sequence[str]) -> None:
@@ -216,8 +249,12 @@ GROUPS = (
     Group("list", _list_rows, _measure_lists),
     Group("watch", _watch_rows, _measure_watches),
     custom.GROUP,
+    identity.GROUP,
+    aggregation.GROUP,
     clients.GROUP,
     controllers.GROUP,
+    etcd.GROUP,
+    environments.GROUP,
     # Last, because it adds objects to what is listed.
     Group("apply", _apply_rows, _measure_applies),
 )

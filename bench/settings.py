@@ -32,6 +32,8 @@ class Settings:
     """Updates that pile up while a client sleeps."""
     touches: int = 500
     """Updates made one by one in the row about how late a client is."""
+    tests: int = 200
+    """Tests that each have a fork of an environment."""
     pause: float = 2.0
     """Pause before memory is read, so that collectors and caches come to rest."""
 
@@ -50,5 +52,6 @@ def quick(seconds: float = QUICK_SECONDS) -> Settings:
         firsts=1,
         burst=100,
         touches=20,
+        tests=3,
         pause=0.0,
     )

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bench.client import Address, LoadError
+from bench.processes import busy_seconds, family, processor_seconds, resident
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 HOST = "127.0.0.1"
 READY_TIMEOUT = 120.0
@@ -43,12 +44,16 @@ class Running:
         self.ready_seconds = time.perf_counter() - began
 
     def resident(self) -> int:
-        """Memory of all its processes, in bytes."""
-        return sum(resident(process.pid) for process in self.processes)
+        """Memory of all its processes and those they have started, in bytes."""
+        return sum(resident(pid) for process in self.processes for pid in family(process.pid))
 
     def busy_seconds(self) -> float:
         """Processor time all its processes have used."""
         return sum(busy_seconds(process.pid) for process in self.processes)
+
+    def processor_seconds(self) -> float:
+        """The same in nanoseconds' resolution, with the processes that these have started."""
+        return sum(processor_seconds(process.pid) for process in self.processes)
 
     def stop(self) -> None:
         """Stop all processes, the last started first."""
@@ -59,13 +64,13 @@ class Running:
 class Process:
     """A process with its output in a file, which is shown when it fails."""
 
-    def __init__(self, command: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], log: Path, variables: Mapping[str, str] | None = None) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._name = Path(command[0]).name
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(variables or {})
             )
         self.pid = self._process.pid
 
@@ -86,29 +91,37 @@ class Process:
                 self._process.wait()
 
 
-def _environment() -> dict[str, str]:
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return our environment, but with bytecode cached as in installed packages; else every start compiles all."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return ours | dict(variables)
 
 
 class Kapi:
     """`kapi up` with everything at its default: SQLite, durable writes, TLS, authorisation."""
 
     name = "Kapi"
-    _COMMAND = "import sys; sys.argv[0] = 'kapi'; from kapi.cli.main import main; main()"
+    options: Sequence[str] = ()
+    """Options of `kapi up`."""
+    python = sys.executable
+    variables: Mapping[str, str] = {}
+    """Environment variables that choose which Kapi it is."""
+    _COMMAND = "import sys; sys.argv[0] = 'kapi'; from kapi.cli.entry import main; main()"
 
     def start(self, folder: Path) -> Running:
         port = free_port()
         pki = folder / "pki"
         address = Address(HOST, port, str(pki / "ca.crt"), str(pki / "admin.crt"), str(pki / "admin.key"))
         began = time.perf_counter()
-        process = Process(
-            [sys.executable, "-c", self._COMMAND, "up", "--data-dir", folder, "--bind", f"{HOST}:{port}"],
-            folder.with_suffix(".log"),
-        )
+        process = self.process(folder, port)
         with stopped_on_error([process]):
             wait_ready(address, [process])
         return Running(address, [process], began)
+
+    def process(self, folder: Path, port: int, *options: str) -> Process:
+        """Start the program on a data folder and a port, with further options."""
+        up = ["up", "--data-dir", folder, "--bind", f"{HOST}:{port}", *self.options, *options]
+        return Process([self.python, "-c", self._COMMAND, *up], folder.with_suffix(".log"), self.variables)
 
 
 @contextlib.contextmanager
@@ -172,22 +185,3 @@ def free_port() -> int:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-def resident(pid: int) -> int:
-    """Resident memory of a process, in bytes."""
-    status = Path(f"/proc/{pid}/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1]) * 1024
-    printed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
-    return int(printed.stdout) * 1024
-
-
-def busy_seconds(pid: int) -> float:
-    """Processor time of a process; 0 where the system does not report it."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
