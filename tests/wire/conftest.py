@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kapi_process import Server
 from recovery.table import PRINTED
-from transcript import Terminal
 
+from etcd_cluster import PROGRAM, EtcdCluster
 from peers import PEERS, peer
+from transcript import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if PRINTED in config.stash:
         terminalreporter.section("recovery")
         terminalreporter.write_line(config.stash[PRINTED])
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdCluster]:
+    """A cluster of one member. Nothing else writes to it: tests count revisions."""
+    peer(PROGRAM, "etcd")
+    cluster = EtcdCluster().start()
+    yield cluster
+    cluster.close()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import IO
 READY = re.compile(
     r"^Ready at https://127\.0\.0\.1:(\d+)\. Next:  export KUBECONFIG=(\S+) && kubectl get namespaces\n$"
 )
-START_SECONDS = 30
+START_SECONDS = 120
 STOP_SECONDS = 30
 KAPI = Path(sys.executable).parent / "kapi"
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from etcd_cluster import PROGRAM
+
 PEERS = Path(__file__).parents[2] / ".peers"
 
 
@@ -16,3 +18,8 @@ def peer(path: Path, tool: str) -> Path:
         text = reason.read_text().strip() if reason.exists() else "tests/wire/install has not been run"
         pytest.skip(f"{tool}: {text}")
     return path
+
+
+def disks_can_be_slow() -> bool:
+    """Return True if the etcd of the tests has a disk that can be made slow."""
+    return PROGRAM == PEERS / "bin/etcd" and PROGRAM.exists() and not (PEERS / "skipped/etcd-disk").exists()

@@ -83,3 +83,7 @@ def test_an_operator_on_kopf_works(shared_server, tmp_path):
         "switched off",
         "stopped 0",
     ]
+
+
+def test_webhooks_on_kopf_register_themselves_and_are_called(shared_server, tmp_path):
+    assert use("admission_kopf", shared_server, tmp_path) == ["labelled yes", "refused 418", "stopped 0"]

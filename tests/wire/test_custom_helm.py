@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from transcript import Terminal
 
 from peers import PEERS, peer
+from transcript import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from transcript import agrees, normalised, steps
 
 pytestmark = pytest.mark.peers

@@ -283,7 +283,6 @@ def test_access_rules(terminal):
 def test_quotas_and_priorities(terminal):
     terminal("""
         $ kubectl create quota small --hard=pods=3,configmaps=10
-        Warning: resource quotas are not enforced by this server: only their status is kept up to date
         resourcequota/small created
         $ kubectl get quota small -o jsonpath={.spec.hard}
         {"configmaps":"10","pods":"3"}

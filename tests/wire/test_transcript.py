@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transcript import Terminal, agrees, normalised, steps
 
 pytestmark = pytest.mark.peers
