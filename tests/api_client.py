@@ -13,17 +13,18 @@ from urllib.parse import urlencode
 from kapi.api.errors import Unauthorized
 from kapi.api.user import User
 from kapi.base.jwt import KeySet, SigningKey
+from kapi.controlplane.admission import Parts, admission_for
+from kapi.controlplane.admissionoptions import AdmissionOptions
 from kapi.controlplane.bootstrap import ensure_objects
 from kapi.registry.catalog import Catalog
 from kapi.registry.custom.definitioncontroller import DefinitionController
-from kapi.server.admission.chain import Admission
-from kapi.server.admission.lifecycle import NamespaceLifecycle
 from kapi.server.authn.authenticator import Authenticator
 from kapi.server.authn.bootstraptokens import BootstrapTokens
 from kapi.server.authn.certificate import ClientCertificates
 from kapi.server.authn.serviceaccounts import ServiceAccountTokens
 from kapi.server.authn.tokenissuer import TokenIssuer
 from kapi.server.authn.tokens import StaticTokens, TokenSources
+from kapi.server.authz.attributes import Attributes
 from kapi.server.authz.authorizer import Authorizer
 from kapi.server.authz.rbac.authorizer import RbacAuthorizer
 from kapi.server.authz.rbac.escalation import EscalationCheck
@@ -39,6 +40,8 @@ from kapi.server.transport.message import Peer, Request
 from kapi.storage.memory import MemoryStorage
 from virtual_time import LoopClock, run
 
+NO_ACCOUNTS = AdmissionOptions(disabled=frozenset({"ServiceAccount"}))
+"""For tests without the controller that creates the account `default` in each namespace, as envtest has it."""
 TOKEN = "a-token"
 AUDIENCES = ("https://kubernetes.default.svc.cluster.local",)
 NS = "/api/v1/namespaces"
@@ -189,6 +192,7 @@ class Api:
         storage=None,
         *,
         admission=None,
+        admission_options=NO_ACCOUNTS,
         clock=None,
         converter_for=None,
         service_cidrs=("10.0.0.0/24",),
@@ -221,8 +225,7 @@ class Api:
             authenticator=Authenticator(TokenSources(AUDIENCES, *sources), ClientCertificates(authorities)),
             token_issuer=issuer,
             authorizer=authorizer,
-            admission=admission
-            or Admission([NamespaceLifecycle(self.catalog), EscalationCheck(self.policy, authorizer)], []),
+            admission=admission or self._default_admission(authorizer, admission_options),
             health=self.health,
             metrics=self.metrics,
             auditor=auditor,
@@ -232,6 +235,22 @@ class Api:
         self.transport = InProcessTransport(self.pipeline)
         self._definition_controller = None
 
+    def _default_admission(self, authorizer, options):
+        async def may_use_signer(user, verb, name):
+            attributes = Attributes(user, verb, "certificates.k8s.io", "*", "signers", name=name)
+            return (await authorizer.authorize(attributes)).allowed
+
+        parts = Parts(
+            self.catalog, self.clock, authorizer, may_use_signer, lambda: self.outbound, self.metrics.registry
+        )
+        return admission_for(options, parts, ("EscalationCheck", EscalationCheck(self.policy, authorizer)))
+
+    @functools.cached_property
+    def outbound(self):
+        from kapi.base.http import Outbound
+
+        return Outbound()
+
     async def start(self):
         await self.catalog.load()
         self.policy.start()
@@ -240,6 +259,8 @@ class Api:
 
     async def stop(self):
         await self.transport.close()
+        if "outbound" in self.__dict__:
+            await self.outbound.close()
         if self._definition_controller is not None:
             self._definition_controller.cancel()
             await asyncio.gather(self._definition_controller, return_exceptions=True)

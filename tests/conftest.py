@@ -8,6 +8,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from kapi.testing.threads import import_before_threads
+
 
 def _configure_without_caching(configure):
     """Wrap `structlog.configure` so that loggers follow a later configuration.
@@ -24,6 +26,8 @@ def _configure_without_caching(configure):
 
 structlog.configure = _configure_without_caching(structlog.configure)
 
+import_before_threads()
+
 
 # The duration of an example depends on what else the machine does, so there is no deadline.
 # CI tests a change with the same examples each time; the search for new ones is for developers' machines.
@@ -35,12 +39,16 @@ settings.load_profile(os.environ.get("KAPI_HYPOTHESIS_PROFILE") or ("ci" if os.e
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was():
-    """Undo what a test configures in the standard logging module, so that it does not hide the logs of later tests."""
+    """Undo what a test configures, so that it does not hide the logs of later tests."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    before, is_configured = structlog.get_config(), structlog.is_configured()
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    structlog.reset_defaults()
+    if is_configured:
+        structlog.configure(**before)
 
 
 @pytest.hookimpl(trylast=True)

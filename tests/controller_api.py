@@ -89,9 +89,9 @@ def _copy(store, item):
 
 
 @contextlib.asynccontextmanager
-async def running_controllers(*controllers, settings=None, storage=None):
+async def running_controllers(*controllers, settings=None, storage=None, **parts):
     """A `ControllerApi` on a store, with its controllers running; within `virtual_time.run`."""
-    api = ControllerApi(storage)
+    api = ControllerApi(storage, **parts)
     api.registry = CollectorRegistry()
     await api.start()
     await grant_default_roles(api)

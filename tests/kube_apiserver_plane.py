@@ -9,11 +9,16 @@ from bench import kube_apiserver
 
 
 @contextlib.contextmanager
-def kube_apiserver_plane(folder):
-    """A running kube-apiserver; gives the path of an admin's kubeconfig. Skips the test where there is none."""
+def kube_apiserver_plane(folder, *, admission=None):
+    """A running kube-apiserver; gives the path of an admin's kubeconfig. Skips the test where there is none.
+
+    `admission` are other flags for its admission plug-ins than those of the benchmarks.
+    """
     found, reason = kube_apiserver.find()
     if found is None:
         pytest.skip(f"no real API server to test against: {reason}")
+    if admission is not None:
+        found.admission = admission
     running = found.start(folder)
     try:
         address = running.address

@@ -39,3 +39,10 @@ def live_plane(folder, controllers="*"):
         inside["loop"].call_soon_threadsafe(inside["stop"].set)
         thread.join(30)
     assert inside["status"] == 0
+
+
+async def closed(writer):
+    """Close a connection and wait until it is: one that is left open is reported as a failure of a later test."""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

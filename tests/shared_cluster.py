@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kapi.storage.feed import Feed
 from kapi.storage.interface import (
@@ -30,7 +30,7 @@ from kapi.storage.revisionslot import fill, pack
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kapi.storage.interface import Change, Follower, Operation, Subscription
+    from kapi.storage.interface import Change, Follower, GapHandler, Operation, Subscription
 
 ELSEWHERE = "elsewhere"
 """A key that is not below `/`, hence in no feed: another program's data in the same cluster."""
@@ -75,6 +75,7 @@ class SharedStorage:
 
     def __init__(self, cluster: Cluster, *, lag: float = 0.0, seed: int = 0) -> None:
         self.on_failure: Callable[[BaseException], None] | None = None
+        self.on_gap: GapHandler | None = None
         self._cluster = cluster
         self._memory = cluster.memory
         self._lag = lag
@@ -162,6 +163,18 @@ class SharedStorage:
         self._is_held = False
         self._schedule_delivery()
 
+    async def lose(self) -> None:
+        """Drop what was held, and what is compacted with it, as after a cut longer than history is kept."""
+        self._received.clear()
+        revision = self._memory.revision
+        await self._memory.compact(revision)
+        assert self.on_gap is not None
+        await self.on_gap(revision)
+        async with self._delivered:
+            self._publish(revision, ())
+            self._is_held = False
+            self._delivered.notify_all()
+
     def receive(self, revision: int, changes: Sequence[Change]) -> None:
         """What the cluster sends; it arrives some time later."""
         self._received.append((revision, [self._filled(change) for change in changes if change.key.startswith("/")]))
@@ -216,11 +229,15 @@ class SharedStorage:
         entry = await self._memory.get(key, revision)
         return None if entry is None else entry._replace(value=fill(entry.value, entry.revision))
 
-    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
         self._check_open()
         await asyncio.sleep(0)
         page = await self._memory.range(prefix, start=start, limit=limit, revision=revision)
         return page._replace(entries=[e._replace(value=fill(e.value, e.revision)) for e in page.entries])
+
+    waiting = 0
 
     def is_stale(self, key):
         """No."""
@@ -241,3 +258,12 @@ class SharedStorage:
     async def close(self) -> None:
         self._is_closed = True
         await asyncio.gather(*self._in_flight, return_exceptions=True)
+
+
+async def released(server: Any, request: Any) -> Any:
+    """The answer to a request that must wait until the server's feed is released."""
+    task = asyncio.ensure_future(request)
+    await asyncio.sleep(1)
+    assert not task.done()
+    server.storage.release()
+    return await task

@@ -26,6 +26,8 @@ class Backend(NamedTuple):
     """Its data is still there when it is opened again."""
     is_shared: bool = False
     """Other servers write to it too: it bounds its own history, and does not hand notes to followers."""
+    examples: int = 100
+    """Random histories that it is compared with the model on."""
 
 
 async def open_memory(path: Path, **options: int) -> Storage:
@@ -102,5 +104,12 @@ def value(text: str = "value") -> Draft:
     return Draft(b'{"rv":"', f'","text":"{text}"}}'.encode())
 
 
+async def put_in_order(store: Storage, keys: Sequence[str]) -> None:
+    """Create keys one after the other: in a new store, at the revisions from 1 on."""
+    for key in keys:
+        await store.put(key, value(key), 0)
+
+
 async def put_many(store: Storage, keys: Sequence[str]) -> list[int]:
+    """Create keys at the same time; a shared store may do so in any order."""
     return list(await asyncio.gather(*(store.put(key, value(key), 0) for key in keys)))

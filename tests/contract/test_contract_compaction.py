@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from storage_backends import Recorder, Subject, put_many, value
+from storage_backends import Recorder, Subject, put_in_order, put_many, value
 
 from kapi.storage.interface import Compacted, FutureRevision, RevisionMismatch, Storage
 
 
 def test_compaction_keeps_the_latest_version_of_every_key(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
-        await put_many(store, ["/old", "/changed", "/removed"])
+        await put_in_order(store, ["/old", "/changed", "/removed"])
         await store.put("/changed", value("new"), 2)
         await store.delete("/removed", 3)
         before = await store.range("/")
@@ -69,7 +69,7 @@ def test_compaction_does_not_affect_running_feeds(subject: Subject) -> None:
 
 def test_preconditions_hold_after_a_compaction(subject: Subject) -> None:
     async def scenario(store: Storage) -> None:
-        await put_many(store, ["/kept", "/removed"])
+        await put_in_order(store, ["/kept", "/removed"])
         await store.delete("/removed", 2)
         await store.compact(3)
         with pytest.raises(RevisionMismatch) as caught:
@@ -172,7 +172,7 @@ def test_concurrent_compactions_end_at_the_furthest(subject: Subject) -> None:
 
 def test_compacted_revisions_stay_compacted_after_reopening(durable: Subject) -> None:
     async def compact(store: Storage) -> None:
-        await put_many(store, ["/a", "/b"])
+        await put_in_order(store, ["/a", "/b"])
         await store.put("/a", value(), 1)
         await store.compact(3)
 

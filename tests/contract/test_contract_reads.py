@@ -103,6 +103,8 @@ def test_a_page_counts_the_remaining_keys(subject: Subject, limit: int, found: i
         await store.delete("/b/5", (await store.get("/b/5") or pytest.fail("missing")).revision)
         page = await store.range("/b/", limit=limit)
         assert (len(page.entries), page.more) == (found, more)
+        rough = await store.range("/b/", limit=limit, counted=False)
+        assert (rough.entries, bool(rough.more)) == (page.entries, bool(more))
 
     subject.run(scenario)
 

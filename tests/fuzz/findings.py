@@ -18,6 +18,7 @@ KNOWN = [
     (500, r"^failed to create (typed (patch|live) object \(|manager for existing fields: )"),
     (500, r"^\[?target\.(name|kind): "),
     (500, r"failed to allocate a serviceIP"),
+    (500, r"the spec replicas field \".*\" does not exist$"),
     (501, r"is not supported"),
     (504, r"^Timeout: Too large resource version: .*$"),
 ]

@@ -191,7 +191,9 @@ class Model:
         if not kind.stored or not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
             return
         if "dryRun=" in request.target:
-            if request.method == "POST" and "uid" in obj["metadata"] and "dryRun=All" in request.target:
+            # A TokenRequest has the uid of its service account.
+            made = request.method == "POST" and "uid" in obj["metadata"] and obj.get("kind") != "TokenRequest"
+            if made and "dryRun=All" in request.target:
                 self.dry_uids.add(obj["metadata"]["uid"])
         elif request.method == "DELETE":
             self._take_deletion(number, kind, place, obj)

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import math
 import os
 import pathlib
+import shutil
+import statistics
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -12,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import definitions, kube_apiserver, libraries, report
-from bench.client import Asker, LoadError
+from bench import checkout, compare, definitions, etcd, growth, kube_apiserver, libraries, processes, report, scale
+from bench.client import Address, Asker, LoadError, connect
 from bench.fanout import Delivery, WatchConnection
 from bench.figures import median, quantile, times_better
 from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
+from bench.settings import quick
 from bench.table import KAPI, Row
 from bench.validation import EXAMPLES, measure_validation
 from kapi.schema.customschema import CustomSchema
@@ -33,6 +37,9 @@ ROWS = [
     "create.16",
     "create.64",
     "create.pods",
+    "create.quota",
+    "create.policies",
+    "create.webhooks",
     "get.1",
     "get.16",
     "get.64",
@@ -66,6 +73,12 @@ ROWS = [
     "custom.memory.used",
     "custom.validate.typical",
     "custom.validate.large",
+    "rbac.get",
+    "audit.get",
+    "rbac.create",
+    "audit.create",
+    "aggregation.get",
+    "aggregation.list",
     "client.import",
     "client.sync.some",
     "client.object",
@@ -76,6 +89,11 @@ ROWS = [
     "client.sync.many",
     "client.memory",
     "collect.owned",
+    "testing.ready",
+    "testing.import",
+    "testing.fork",
+    "testing.forks",
+    "testing.restore",
     "apply.new",
     "apply.field",
     "apply.same",
@@ -83,6 +101,7 @@ ROWS = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_a_quick_run_measures_every_row(tmp_path):
     written = tmp_path / "bench.json"
     finished = subprocess.run(
@@ -91,19 +110,164 @@ def test_a_quick_run_measures_every_row(tmp_path):
             *("--without", "kube-apiserver,uvicorn,clients", "--json", written, "--dir", tmp_path / "data"),
         ],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), kube_apiserver.VARIABLE: ""},
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=400,
     )
     assert finished.returncode == 0, finished.stderr
     result = json.loads(written.read_text())
     assert [row["id"] for row in result["rows"]] == ROWS
     assert all(row["kapi"]["value"] > 0 for row in result["rows"])
-    assert [row["id"] for row in result["rows"] if row["ratios"]] == ["create.1", "create.16", "create.64"]
+    compared = ["create.1", "create.16", "create.64", "rbac.get", "audit.get", "rbac.create", "audit.create"]
+    compared += ["aggregation.get", "aggregation.list", "testing.ready", "testing.fork"]
+    assert [row["id"] for row in result["rows"] if row["ratios"]] == compared
     assert all(f"| {row['title']} " in finished.stdout for row in result["rows"])
     assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_comparison_finds_the_tree_whose_gets_take_longer(tmp_path):
+    slower, written = tmp_path / "slower", tmp_path / "compared.json"
+    for part in ("src", "generate"):
+        shutil.copytree(ROOT / part, slower / part, ignore=shutil.ignore_patterns("__pycache__"))
+    handler = slower / "src" / "kapi" / "server" / "handlers" / "read.py"
+    before, found, after = handler.read_text().partition("    info = context.info\n")
+    assert found
+    handler.write_text(f"{before}    sum(range(100_000))\n{found}{after}")
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "bench", "--quick", "--rounds", "6", "--rows", "start,get,pod,custom,watch"),
+            *("--compare", slower, "--json", written, "--dir", tmp_path / "data"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert finished.returncode == 0, finished.stderr
+    rows = {row["id"]: row for row in json.loads(written.read_text())["rows"]}
+    assert list(rows) == ["start.processor", "start.elapsed", "start.memory", "get", "pod", "custom", "watch"]
+    assert all(row["theirs"] > 0 and row["ours"] > 0 for row in rows.values())
+    assert rows["get"]["ratio"] > 2, finished.stdout
+    [shown] = [line for line in finished.stdout.splitlines() if line.startswith("| get ")]
+    assert shown.endswith("| better              |")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_quick_run_measures_how_every_cost_grows(tmp_path):
+    written = tmp_path / "growth.json"
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench", "--scale", "--quick", "--json", written, "--dir", tmp_path / "data"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert finished.returncode == 0, finished.stderr
+    tables = json.loads(written.read_text())
+    assert {section: len(rows) for section, rows in tables.items()} == {
+        "objects": 10,
+        "definitions": 4,
+        "connections": 4,
+        "watchers": 1,
+        "nodes": 1,
+        "values": 3,
+    }
+    # What a few hundred objects add to a start or to memory is less than what these vary by.
+    requests = [
+        row for rows in tables.values() for row in rows if row["item"] not in {"a stored object", "a definition"}
+    ]
+    assert all(cost > 0 for row in requests if row["unit"] == "µs" for cost in row["costs"].values())
+    assert all(row["title"] in finished.stdout for rows in tables.values() for row in rows)
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("costs", "is_linear", "shown"),
+    [
+        ({10_000: 1e-6, 300_000: 1.9e-6}, True, "1.90"),
+        ({10_000: 1e-6, 100_000: 3e-6, 300_000: 5.5e-6}, False, "**5.50**, more than 2"),
+        ({10_000: 1e-6, 300_000: 0.5e-6}, True, "0.50"),
+    ],
+    ids=["logarithm", "square root", "fixed part"],
+)
+def test_an_item_that_costs_more_than_twice_as_much_is_reported(costs, is_linear, shown):
+    row = growth.Growth("list", "a stored object", costs=costs)
+    assert row.is_linear is is_linear
+    assert growth.table("Stored objects", [row]).splitlines()[-1].endswith(f"| {shown} |")
+
+
+def test_a_row_that_grows_too_fast_fails_the_run(monkeypatch, capsys):
+    rows = [growth.Growth("list", "a stored object", costs={1: 1e-6, 10: 3e-6})]
+    monkeypatch.setitem(scale.SECTIONS, "objects", ("Stored objects", lambda _: rows))
+    options = SimpleNamespace(rows=["objects"], json=None, markdown=None)
+    measured = SimpleNamespace(close=lambda: None)
+    assert scale.run(options, measured) == 1
+    assert "grows faster than its input: objects: list" in capsys.readouterr().err
+    assert scale.run(options, measured, is_bound=False) == 0
+
+
+def test_a_commit_is_unpacked_once_with_its_generated_files(tmp_path):
+    repository = tmp_path / "repository"
+    for path, text in (("src/kapi/__init__.py", ""), ("generate/__main__.py", "open('src/kapi/made.py', 'w')")):
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).write_text(text)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", repository]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "first"]):
+        subprocess.run([*git, *command], check=True)
+    found = checkout.find("HEAD", repository)
+    folder = pathlib.Path(found.location())
+    assert folder.is_relative_to(repository / ".peers" / "compare")
+    assert (folder / "made.py").is_file()
+    (folder / "made.py").unlink()
+    assert checkout.find("HEAD", repository) == found
+    assert not (folder / "made.py").exists()
+    with pytest.raises(checkout.NoSuchTree):
+        checkout.find("no-such-branch", repository)
+
+
+def test_sources_of_commits_are_kept_for_the_last_few_only(tmp_path):
+    for number in range(checkout.KEPT + 2):
+        (tmp_path / f"{number}").mkdir()
+        os.utime(tmp_path / f"{number}", (number, number))
+    checkout._forget(tmp_path)
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["3", "4", "5"]
+
+
+@given(st.lists(st.floats(0.5, 2), min_size=1, max_size=60))
+def test_the_interval_of_the_median_contains_it_and_leaves_out_as_little_as_it_says(values):
+    low, high = compare.interval(values)
+    assert low <= statistics.median(values) <= high
+    below = sorted(values).index(low)
+    outside = 2 * sum(math.comb(len(values), number) for number in range(below + 1)) / 2 ** len(values)
+    assert below == 0 or outside <= 0.05
+
+
+def test_the_interval_of_ten_values_is_from_the_second_to_the_ninth():
+    assert compare.interval(range(1, 11)) == (2, 9)
+    assert compare.interval([1.0, 2.0, 3.0]) == (1.0, 3.0)
+
+
+def test_processor_time_includes_threads_and_processes_that_have_ended():
+    spin = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
+    program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {spin!r}])\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.readline()
+        used = processes.processor_seconds(process.pid)
+        assert processes.family(process.pid) == [process.pid]
+        process.communicate("")
+    assert 0.2 <= used < 5
 
 
 def test_a_row_that_cannot_be_measured_fails_the_run(tmp_path):
@@ -144,6 +308,43 @@ def test_kube_apiserver_runs_with_durable_etcd_and_rbac(tmp_path):
     files = [flag.partition("=")[2] for flag in flags if flag.partition("=")[0].endswith("-file")]
     assert len(files) == 5
     assert all(pathlib.Path(file).is_file() for file in files)
+
+
+def test_rows_on_etcd_are_of_one_server_and_of_two_where_there_is_an_etcd(tmp_path, monkeypatch):
+    monkeypatch.setenv(kube_apiserver.VARIABLE, str(tmp_path))
+    assert etcd.GROUP.rows(quick()) == []
+    for program in kube_apiserver.PROGRAMS:
+        (tmp_path / program).touch(0o755)
+    rows = [row.id for row in etcd.GROUP.rows(quick())]
+    kinds = ["create.16", "get.16", "list", "watch"]
+    assert [row for row in rows if ".two." in row] == [f"etcd.two.{kind}" for kind in kinds]
+    assert {f"etcd.{kind}" for kind in kinds} < set(rows)
+
+
+def test_connections_take_turns_between_the_servers_of_a_control_plane():
+    async def scenario():
+        made = []
+
+        async def listen(number):
+            def accept(reader, writer):
+                made.append(number)
+                writer.close()
+
+            return await asyncio.start_server(accept, "127.0.0.1", 0)
+
+        servers = [await listen(number) for number in range(2)]
+        first, second = (server.sockets[0].getsockname()[1] for server in servers)
+        address = Address("127.0.0.1", first, "", other_ports=[second])
+        for _ in range(4):
+            connection = await connect(address, None, Asker)
+            await asyncio.wait([connection.ended, connection._answer])
+            assert connection.ended.exception()
+            assert connection._answer.exception()
+        for server in servers:
+            server.close()
+        return made
+
+    assert sorted(asyncio.run(scenario())) == [0, 0, 1, 1]
 
 
 def test_objects_have_the_requested_size():

@@ -25,7 +25,7 @@ def test_the_lock_names_no_server():
     ("old", "new", "problem"),
     [
         ('"msgspec>=0.20",\n  "prom', '"msgspec>=999",\n  "prom', "msgspec>=999 is required and not locked"),
-        ('"yarl>=1.9",', '"yarl>=1.9",\n  "requests",', "requests is required and not locked"),
+        ('"yarl>=1.9",', '"yarl>=1.9",\n  "flask",', "flask is required and not locked"),
         ('  "import-linter>=2.1",\n', "", "import-linter is locked and not required"),
     ],
 )

@@ -127,14 +127,23 @@ def test_objects_round_trip(obj):
 
 
 @pytest.mark.parametrize("gvk", sorted(builtin.KINDS), ids="/".join)
-def test_a_new_object_has_api_version_and_kind_only(gvk):
+def test_a_new_object_has_api_version_and_kind_and_empty_metadata(gvk):
     cls = builtin.load(*gvk)
     group, version, kind = gvk
     assert cls.gvk == gvk
     decoded = msgspec.json.decode(b"{}", type=cls)
     assert decoded == cls()
     expected = {"apiVersion": f"{group}/{version}" if group else version, "kind": kind}
+    if isinstance(getattr(decoded, "metadata", None), meta_v1.ObjectMeta):
+        expected["metadata"] = {}
     assert json.loads(msgspec.json.encode(decoded)) == ({} if kind == "WatchEvent" else expected)
+
+
+def test_the_metadata_of_an_object_is_never_none_to_type_checkers():
+    """A program that reads a Pod from a server need not ask whether it has metadata; a template may have none."""
+    assert core_v1.Pod.__annotations__["metadata"] == "meta_v1.ObjectMeta"
+    assert core_v1.PodTemplateSpec.__annotations__["metadata"] == "meta_v1.ObjectMeta | None"
+    assert core_v1.Pod().metadata is not core_v1.Pod().metadata
 
 
 def test_objects_are_built_with_python_names():

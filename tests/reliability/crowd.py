@@ -169,12 +169,12 @@ class Crowd:
         self._writers.clear()
 
 
-async def load(server, objects):
+async def load(server, objects, size):
     line = await Line.open(server)
     for number in range(objects):
         name = f"listed-{number}"
         await line.request(
-            "POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {f"k{n}": "v" * 60 for n in range(12)}}
+            "POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {f"k{n}": "v" * (size // 12) for n in range(12)}}
         )
     for name in ("lone", *(f"changing-{number}" for number in range(20))):
         await line.request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"x": "y"}})
@@ -182,7 +182,7 @@ async def load(server, objects):
 
 
 async def measure(server, options):
-    await load(server, options.objects)
+    await load(server, options.objects, options.bytes)
     quiet = await Probe(server, 10).result()
     before = server.memory()
     print(f"alone:  {quiet}; {before / MIB:.0f} MiB", flush=True)
@@ -225,7 +225,8 @@ def parsed():
     parser.add_argument("--watchers", type=int, default=2_000)
     parser.add_argument("--bodies", type=int, default=300)
     parser.add_argument("--lists", type=int, default=64)
-    parser.add_argument("--objects", type=int, default=2_000, help="objects in each list, of a kilobyte")
+    parser.add_argument("--objects", type=int, default=2_000, help="objects in each list")
+    parser.add_argument("--bytes", type=int, default=720, help="bytes of data in each of them")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--patience", type=float, default=15, help="seconds in which bodies are sent")
     parser.add_argument("--after", type=float, default=30, help="seconds to wait before memory is looked at again")

@@ -211,7 +211,8 @@ class Watcher:
             async for event in events:
                 if event["type"] == "ERROR":
                     assert event["object"]["code"] == 410, event
-                    self.sessions.pop()
+                    if not session.events:
+                        self.sessions.pop()
                     break
                 self._take(session, event)
                 if self.has_arrived or self.is_enough(session):
@@ -243,6 +244,10 @@ class Watcher:
         finally:
             line.close()
         assert reply.status == 200, reply
+        self.take_list(reply)
+
+    def take_list(self, reply):
+        """Hold what a list shows, and go on from there."""
         self.since = int(reply.json["metadata"]["resourceVersion"])
         self.cache = {item["metadata"]["name"]: item["data"]["v"] for item in reply.json["items"]}
 

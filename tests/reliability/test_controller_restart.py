@@ -1,40 +1,37 @@
 """The server is killed under a controller: in the end the controller has made exactly what the server holds.
 
-The controller is the one of `examples/network`, written out by hand; its backend fails now and then. Writers go on through
-the kill as programs do, by trying again. The controller is not notified of the restart.
+The controller is the one of `examples/network` that is put together by hand; its backend fails now and then. Writers go on
+through the kill as programs do, by trying again. The controller is not notified of the restart.
 """
 
 import asyncio
-import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from live_server import LiveServer
 
-from kapi import Client, NotFound, ObjectKey, ObjectMeta, SharedInformerFactory
+from kapi import Client, NotFound, ObjectMeta
 from kapi.api.errors import ServiceUnavailable
+from kapi.client import DELETED
 from kapi.client.errors import TransportError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "network"
+sys.path.append(str(EXAMPLE))
+
+from network_controller import controller  # noqa: E402
+from network_controller.kind import Network, NetworkSpec  # noqa: E402
+from network_controller.simulated import Simulated  # noqa: E402
+
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 NETWORKS = 50
-UPDATES = 1000
+UPDATES = 500
 WRITERS = 10
-DELETED = 10
+DOOMED = 10
 FAILS_EVERY = 25
 SECONDS = 180
 """For all of it, the restart included: a guard."""
-
-
-def load_example():
-    spec = importlib.util.spec_from_file_location("network_controller_example", EXAMPLE / "controller.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-example = load_example()
 
 
 class Progress:
@@ -52,7 +49,7 @@ class Progress:
             await self._changed.wait()
 
 
-class UnreliableBackend(example.Backend):
+class UnreliableBackend(Simulated):
     """Networks in memory. Every so many calls one fails: by turns without having done anything, and after it has."""
 
     def __init__(self):
@@ -60,21 +57,25 @@ class UnreliableBackend(example.Backend):
         self.progress = Progress()
         self.calls = self.failures = 0
 
-    async def ensure(self, key, spec):
-        await self._perform(super().ensure, key, spec)
+    async def ensure(self, wanted):
+        return await self._perform(super().ensure, wanted)
 
-    async def remove(self, key):
-        await self._perform(super().remove, key)
+    async def delete(self, uid, namespace, network_id=""):
+        return await self._perform(super().delete, uid, namespace, network_id)
 
     async def _perform(self, action, *arguments):
         self.calls += 1
         fails = self.calls % FAILS_EVERY == 0
-        if not fails or self.failures % 2:
-            await action(*arguments)
+        result = await action(*arguments) if not fails or self.failures % 2 else None
         self.progress.step()
         if fails:
             self.failures += 1
             raise OSError("the backend is out of order")
+        return result
+
+    @property
+    def made(self):
+        return {one.wanted.name: (one.wanted.cidr, one.wanted.gateway) for one in self.networks.values()}
 
 
 class Writers:
@@ -91,13 +92,13 @@ class Writers:
         for number in range(1, rounds + 1):
             for name in names:
                 patch = {"spec": {"gateway": f"10.0.0.{number}"}}
-                await self._insist(lambda name=name, patch=patch: self.client.patch(example.Network, patch, name=name))
+                await self._insist(lambda name=name, patch=patch: self.client.patch(Network, patch, name=name))
                 self.acknowledged += 1
                 self.progress.step()
 
     async def delete(self, names):
         for name in names:
-            await self._insist(lambda name=name: self.client.delete(example.Network, name))
+            await self._insist(lambda name=name: self.client.delete(Network, name))
 
     async def _insist(self, request):
         tries = 0
@@ -119,8 +120,8 @@ class Writers:
 
 
 def network(name):
-    spec = example.NetworkSpec(cidr="10.0.0.0/8", gateway="10.0.0.0")
-    return example.Network(metadata=ObjectMeta(name=name, namespace="default"), spec=spec)
+    spec = NetworkSpec(cidr="10.0.0.0/8", gateway="10.0.0.0")
+    return Network(metadata=ObjectMeta(name=name, namespace="default"), spec=spec)
 
 
 async def write_through_a_kill(server, writers, names, doomed):
@@ -145,28 +146,27 @@ async def write_through_a_kill(server, writers, names, doomed):
 
 async def run(server):
     names = [f"n{number}" for number in range(NETWORKS)]
-    doomed = [f"d{number}" for number in range(DELETED)]
+    doomed = [f"d{number}" for number in range(DOOMED)]
     stop = asyncio.Event()
     async with Client.connect(kubeconfig=server.directory / "admin.kubeconfig", field_manager="tests") as client:
         await client.apply(yaml.safe_load((EXAMPLE / "crd.yaml").read_text()))
         await client.wait_for(DEFINITION, "networks.samplecrd.k8s.io", "condition=Established")
         for name in [*names, *doomed]:
             await client.create(network(name))
-        factory = SharedInformerFactory(client.rest, mapper=client.mapper)
         backend, writers = UnreliableBackend(), Writers(client)
-        controller = example.Controller(factory.informer(example.Network), backend)
-        async with factory:
-            running = asyncio.create_task(controller.run(2, stop))
-            await backend.progress.until(lambda: len(backend.networks) == NETWORKS + DELETED)
-            at_kill = await write_through_a_kill(server, writers, names, doomed)
-            held = {ObjectKey.of(one): one.spec for one in await client.list(example.Network)}
-            assert sorted(key.name for key in held) == sorted(names)
-            assert {spec.gateway for spec in held.values()} == {f"10.0.0.{UPDATES // NETWORKS}"}
-            # No client writes the networks any more, so the controller must converge.
-            await backend.progress.until(lambda: backend.networks == held)
-            stop.set()
-            await running
-        assert backend.networks == held, "what was in the queue when it stopped changed something"
+        running = asyncio.create_task(controller.run(client, backend, stop, backoff=0.005))
+        await backend.progress.until(lambda: len(backend.networks) == NETWORKS + DOOMED)
+        at_kill = await write_through_a_kill(server, writers, names, doomed)
+        wanted = dict.fromkeys(names, ("10.0.0.0/8", f"10.0.0.{UPDATES // NETWORKS}"))
+        # No client writes the networks any more, so the controller must converge.
+        await backend.progress.until(lambda: backend.made == wanted)
+        for name in doomed:
+            await client.wait_for(Network, name, DELETED, namespace="default", timeout=SECONDS)
+        held = {one.metadata.name: (one.spec.cidr, one.spec.gateway) for one in await client.list(Network)}
+        assert held == wanted
+        stop.set()
+        await running
+        assert backend.made == wanted, "what was in the queue when it stopped changed something"
     return at_kill, writers, backend
 
 

@@ -157,7 +157,6 @@ async def test_many_writers_do_not_block_the_name_lookup_of_the_webhook(api, web
     await api.get(path(V1BETA1))
     await webhook.stop()
     await webhook.start()
-    api.outbound._session.connector.clear_dns_cache()
     works = [applied(api, name, V1BETA1, "two", {"replicas": 2}) for name in names]
     answers = await asyncio.wait_for(asyncio.gather(*works), PATIENCE / 2)
     assert {answer.status for answer in answers} == {200}

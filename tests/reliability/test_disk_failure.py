@@ -75,7 +75,7 @@ def test_a_disk_failure_stops_the_server_and_loses_no_acknowledged_write(tmp_pat
             server.environment = {"KAPI_FAILPOINTS": "storage.before_commit=raise@50"}
             server.start()
         wal = tmp_path / "data/kapi.db-wal"
-        grow = (lambda: server.limit_file_size(wal.stat().st_size + 300_000)) if "grow" in how else (lambda: None)
+        grow = (lambda: server.limit_file_size(wal.stat().st_size + 600_000)) if "grow" in how else (lambda: None)
         recorder, readiness = asyncio.run(_fail(server, grow))
         assert server.wait() == 1
         assert "storage failed, refusing writes" in server.log

@@ -110,8 +110,8 @@ def run_session(session):
     return asyncio.run(main())
 
 
-NEEDED = {"server error": 1, "stall": 1, "lost write": 2}
-"""How many requests show each planted bug."""
+NEEDED = {"server error": {1}, "stall": {1}, "lost write": {2, 3}}
+"""How many requests show each planted bug: the labels that a lost write needs come with the creation or with a patch."""
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_a_planted_bug_is_found_and_minimised(tmp_path, bug):
     drive, path = run_session(session)
     assert drive.findings[0].category == bug
     requests, _ = load(path)
-    assert len(requests) == NEEDED[bug], [str(request) for request in requests]
+    assert len(requests) in NEEDED[bug], [str(request) for request in requests]
     replayed = asyncio.run(session.replay(path))
     assert replayed.findings[0].category == bug
 

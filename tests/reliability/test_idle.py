@@ -87,9 +87,9 @@ def test_an_idle_server_writes_nothing_and_uses_little_cpu(tmp_path):
     async def main(server):
         line = await Line.open(server)
         await _populate(line)
-        # The controllers may still write because of the creations, once.
+        # The controllers may still write because of the creations, once, and modules are loaded in a thread after the start.
         written, share = await _idle_for(server, line)
-        if written:
+        if written or share >= SHARE:
             written, share = await _idle_for(server, line)
         assert written == 0
         assert share < SHARE

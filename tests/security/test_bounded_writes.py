@@ -7,7 +7,15 @@ import pytest
 from api_client import APPLY, CM, JSON_PATCH, MERGE, cm, served
 from kapi.api.errors import Invalid
 from kapi.api.fielderror import OMITTED, bounded, invalid
-from kapi.api.limits import ERROR_BYTES, OBJECT_BYTES, PATCH_MOVED_ITEMS, REPORTED_ERROR_BYTES, REPORTED_ERRORS
+from kapi.api.limits import (
+    ECHOED_BODY_BYTES,
+    ERROR_BYTES,
+    MESSAGE_CHARACTERS,
+    OBJECT_BYTES,
+    PATCH_MOVED_ITEMS,
+    REPORTED_ERROR_BYTES,
+    REPORTED_ERRORS,
+)
 from kapi.api.meta import GroupKind
 from kapi.api.patch import jsonpatch
 from kapi.schema.structural import defaulting
@@ -192,3 +200,31 @@ async def test_a_conflict_over_many_fields_names_the_first_and_counts_the_others
     assert conflict.message.startswith('Apply failed with 2000 conflicts: conflicts with "one":\n- .data.key-0000\n')
     assert conflict.message.endswith(f".data.key-{REPORTED_ERRORS - 1:04}\nand {2000 - REPORTED_ERRORS} more")
     assert len(conflict.json["details"]["causes"]) == REPORTED_ERRORS
+
+
+LONG = "x" * 2_000_000
+ECHOES = {
+    "a body without a kind": {"apiVersion": "large.example.com/v1", "metadata": {"name": "t"}, "a": [{"d": LONG}]},
+    "a long kind": {"apiVersion": "large.example.com/v1", "kind": LONG, "metadata": {"name": "t"}},
+    "a long apiVersion": {"apiVersion": f"{LONG}/v1", "kind": "Thing", "metadata": {"name": "t"}},
+    "a malformed apiVersion": {"apiVersion": f"a/b/{LONG}", "kind": "Thing", "metadata": {"name": "t"}},
+    "a long name": {"apiVersion": "large.example.com/v1", "kind": "Thing", "metadata": {"name": LONG}},
+}
+
+
+@pytest.mark.parametrize("validation", ["Strict", "Ignore"])
+@pytest.mark.parametrize("body", ECHOES.values(), ids=ECHOES)
+@served
+async def test_an_error_repeats_a_bounded_part_of_what_was_sent(api, body, validation):
+    await api.made(CRDS, definition({"type": "string"}))
+    await api.made(THINGS, thing(1))
+    answers = [
+        await api.post(THINGS, body, fieldValidation=validation),
+        await api.put(f"{THINGS}/t", body, fieldValidation=validation),
+    ]
+    for answer in answers:
+        assert 400 <= answer.status < 500, answer
+        assert len(answer.raw) < 3 * MESSAGE_CHARACTERS, len(answer.raw)
+        assert len(answer.message) <= MESSAGE_CHARACTERS + 4
+        if "kind" not in body:
+            assert len(answer.message) < 2 * ECHOED_BODY_BYTES

@@ -66,9 +66,9 @@ async def ask(api, random_source, count):
 async def test_cve_2020_8552_random_requests_add_no_series(api):
     random_source = random.Random(2020_8552)
     await ask(api, random_source, 1500)
-    known, remembered = series(api), len(api.metrics._series)
+    known, remembered = series(api), len(api.metrics.requests.series)
     await ask(api, random_source, 3000)
-    assert (series(api), len(api.metrics._series)) == (known, remembered)
+    assert (series(api), len(api.metrics.requests.series)) == (known, remembered)
 
 
 @served

@@ -217,14 +217,14 @@ async def test_a_json_patch_that_nests_too_deep_is_refused(api, name):
 @served
 async def test_an_object_that_admission_makes_too_deep_is_refused(api):
     class Nesting:
-        def handles(self, write):
-            return write.operation == "CREATE" and write.resource.resource == "things"
+        def handles(self, operation, resource, _subresource):
+            return operation == "CREATE" and resource.resource == "things"
 
         async def mutate(self, write, obj, old):
             obj["spec"] = nested(self.levels)
 
     plugin = Nesting()
-    api.services.admission = type(api.services.admission)([plugin], [])
+    api.services.admission = type(api.services.admission)({"Nesting": plugin})
     await api.made(CRDS, definition(ANY))
     for plugin.levels in (OBJECT_DEPTH, 600, 2000):
         answer = await api.post(THINGS, thing("deep", {}))

@@ -1,10 +1,14 @@
 """A large write holds the event loop no longer than a small one: other requests are served meanwhile."""
 
+import threading
 import time
 
 import pytest
 
 from api_client import APPLY, CM, JSON_PATCH, MERGE, Api
+from kapi.registry import store
+from kapi.registry import write as writepath
+from kapi.registry.encoding import decode
 from loop_turns import loop_turns
 from virtual_time import run
 
@@ -99,3 +103,69 @@ def test_a_large_write_does_not_hold_the_event_loop(write):
 
     # The least of three runs for each request, so that a pass of the garbage collector does not count.
     assert max(map(min, zip(*(run(shares()) for _ in range(3)), strict=True))) < SHARE
+
+
+STEPS = {
+    "decoding the stored object": (writepath, "decode"),
+    "measuring the object": (writepath, "_check_size"),
+    "comparing it with the stored one": (writepath, "_same"),
+    "copying a body": (writepath, "copy_of"),
+    "decoding the current state for a patch": (store, "decode"),
+}
+
+
+@pytest.mark.parametrize(("module", "name"), STEPS.values(), ids=STEPS)
+def test_no_step_of_a_large_write_is_on_the_event_loop(monkeypatch, module, name):
+    """A PUT, a patch, an apply, a write that changes nothing and a deletion of an object of 100 kB."""
+    function, threads = getattr(module, name), []
+
+    def recorded(*args):
+        if name != "decode" or len(args[1]) > 100_000:  # and not the namespace, which is small
+            threads.append(threading.current_thread())
+        return function(*args)
+
+    async def main():
+        api = Api()
+        await api.start()
+        try:
+            large = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * 100_000}}
+            await api.made(CM, large)
+            monkeypatch.setattr(module, name, recorded)
+            answers = [
+                await api.put(f"{CM}/c", {**large, "data": {"a": "y" * 100_000}}),
+                await api.put(f"{CM}/c", {**large, "data": {"a": "y" * 100_000}}),
+                await api.patch(f"{CM}/c", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+                await api.patch(f"{CM}/c", large, APPLY, fieldManager="one", force="true"),
+                await api.delete(f"{CM}/c"),
+            ]
+            assert [answer.status for answer in answers] == [200] * 5
+        finally:
+            await api.stop()
+
+    run(main())
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+def test_the_creation_of_an_existing_object_does_not_decode_it(monkeypatch):
+    decoded = []
+
+    async def main():
+        api = Api()
+        await api.start()
+        try:
+            metadata = {"name": "c", "finalizers": ["example.com/f"]}
+            await api.made(CM, {"metadata": metadata, "data": {"a": "x" * 100_000}})
+            await api.delete(f"{CM}/c")
+            for module in (store, writepath):
+                monkeypatch.setattr(
+                    module, "decode", lambda head, body: decoded.append(len(body)) or decode(head, body)
+                )
+            return await api.post(CM, {"metadata": {"name": "c"}})
+        finally:
+            await api.stop()
+
+    answer = run(main())
+    assert answer.status == 409
+    assert answer.json["message"] == 'object is being deleted: configmaps "c" already exists'
+    assert max(decoded, default=0) < 100_000

@@ -71,10 +71,13 @@ async def held(line):
 
 
 async def until_charged(line, clients):
-    """Until every one of these clients is blocked, and paid for."""
+    """Until every one of these clients is blocked, and paid for: what is held no longer changes."""
+
+    found = [-1, -2]
 
     async def are_charged():
-        return await held(line) >= clients * MIB // 16
+        found.append(await held(line))
+        return len(set(found[-3:])) == 1 and found[-1] >= clients * MIB // 16
 
     await until(are_charged)
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import weakref
 
 import pytest
 import uvloop
@@ -224,6 +226,38 @@ def test_body_is_not_read_before_the_handler_wants_it(run):
             handler.finish.set()
             assert (await client.answer())[0] == 200
             assert server.memory.used == 0
+
+    run(main())
+
+
+class Local:
+    """A local variable of a handler."""
+
+
+def test_a_body_that_breaks_off_leaves_no_cycle_that_keeps_the_request(run):
+    """The garbage collector runs rarely, and a request may hold megabytes."""
+    failed = []
+
+    async def handle(request):
+        local = Local()
+        failed.append(weakref.ref(local))
+        with contextlib.suppress(ApiError):
+            await request.arrival.wait(USERS["alice"])
+        return Response(400)
+
+    async def main():
+        server = Server(handle, host="127.0.0.1")
+        await server.start()
+        gc.disable()
+        try:
+            async with senders(server) as [client]:
+                await client.begin()
+            await until(lambda: failed)
+            await until(lambda: not server.connections)
+            await until(lambda: failed[0]() is None)
+        finally:
+            gc.enable()
+            await server.close()
 
     run(main())
 

@@ -147,16 +147,17 @@ async def test_a_patch_whose_result_is_too_large_is_refused_before_any_other_ste
 @served
 async def test_an_object_that_admission_makes_too_large_is_refused_before_it_is_checked_again(api, steps):
     class Growing:
-        def handles(self, write):
-            return write.operation == "CREATE"
+        def handles(self, operation, _resource, _subresource):
+            return operation == "CREATE"
 
         async def mutate(self, write, obj, old):
             obj["metadata"]["finalizers"] = [f"example.com/{'x' * 1000}"] * 2000
 
-    api.services.admission = type(api.services.admission)([Growing()], [])
+    api.services.admission = type(api.services.admission)({"Growing": Growing()})
     steps.clear()
     assert (await api.post(DEPLOYMENTS, deployment("d"))).error == TOO_LARGE
-    assert steps == ["_drop_duplicate_owners"]
+    # It is measured first: the owners are looked at before admission only.
+    assert steps == ["_drop_duplicate_owners", "_check_after_admission"]
 
 
 @served

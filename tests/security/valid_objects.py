@@ -31,6 +31,7 @@ DEFINITION = {
         {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}},
     ],
 }
+MUTATION = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}
 MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}
 
 
@@ -61,6 +62,7 @@ FIELDS = {
     "validatingwebhookconfigurations": {"webhooks": [HOOK]},
     "validatingadmissionpolicies": {"spec": {"validations": [{"expression": "true"}], "matchConstraints": MATCH}},
     "validatingadmissionpolicybindings": {"spec": {"policyName": "p", "validationActions": ["Deny"]}},
+    "mutatingadmissionpolicies": {"spec": {"mutations": [MUTATION], "matchConstraints": MATCH, "reinvocationPolicy": "Never"}},
     "mutatingadmissionpolicybindings": {"spec": {"policyName": "p"}},
     "networkpolicies": {"spec": {"podSelector": {}}},
     "persistentvolumeclaims": {"spec": CLAIM},
