@@ -11,6 +11,9 @@ INSTALLED := $(VENV)/.installed
 LOCK := requirements/dev.txt
 SOURCES := pyproject.toml hatch_build.py $(wildcard generate/*.py)
 
+# Hundreds of tests start processes, each of which would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # pip reads its options from the environment too. Indexes, proxies and certificates stay in force;
 # the ones that would put packages somewhere other than the virtual environment do not.
 CLEAN_ENV := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_PYTHON
@@ -70,7 +73,7 @@ peers: $(INSTALLED) ## Run the tests against real kubectl and other people's cli
 fuzz: $(INSTALLED) ## Send random valid and hostile requests to a live server (ARGS="--seconds 600 --seed 7", "--replay FILE")
 	PYTHONPATH=tests:tests/security:tests/reliability $(BIN)/python -m fuzz $(ARGS)
 
-bench: $(INSTALLED) ## Measure (ARGS are passed on)
+bench: $(INSTALLED) ## Measure (ARGS="--compare main" compares this tree with a commit)
 	$(BIN)/python -m bench $(ARGS)
 
 lock: $(INSTALLED) ## Lock the newest packages that pyproject.toml allows, with the hashes of their files

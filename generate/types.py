@@ -50,6 +50,7 @@ _ALIASES |= {
     _EXTENSIONS + "JSONSchemaPropsOrStringArray": "JSONSchemaProps | list[str]",
 }
 _SCALARS = {"string": "str", "boolean": "bool", "integer": "int", "number": "float"}
+_OBJECT_META = frozenset({"ObjectMeta", "meta_v1.ObjectMeta"})
 
 
 class UnknownShape(Exception):
@@ -158,6 +159,9 @@ class _Module:
         if constant is not None:
             # Defaults are left out of the JSON, except those that a factory of our own makes.
             yield f"    {attribute}: str = field({renamed}default_factory=lambda: {_quote(constant)})"
+        elif gvk is not None and self._type(prop) in _OBJECT_META:
+            # Every object that is read from a server has metadata.
+            yield f"    {attribute}: {self._type(prop)} = field(default_factory=lambda: {self._type(prop)}())"
         elif renamed:
             yield f"    {attribute}: {self._type(prop)} | None = field({renamed}default=None)"
         else:

@@ -59,7 +59,9 @@ _WORDS = {
     "the reference": "kube-apiserver",
 }
 """Words that an engineer of Kubernetes would not search for, as regular expressions, and what to write instead."""
-_ALLOWED = re.compile("the reference (?:count|cycle|documentation|manual|page|to )|room (?:for|to) ", re.IGNORECASE)
+_ALLOWED = re.compile(
+    r"the reference (?:count|cycle|documentation|manual|page|to )|room (?:for|to) |settled(?=\(|`)", re.IGNORECASE
+)
 """Phrases in which such a word is plain. A message of Kubernetes that contains one is listed here, word for word."""
 _FORBIDDEN = re.compile(rf"(?<![a-z])(?:{'|'.join(f'({word})' for word in _WORDS)})(?![a-z])", re.IGNORECASE)
 
