@@ -7,6 +7,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kapi.base.connecting import Connecting
 from kapi.base.httpconnection import Connection
 from kapi.base.outboundtls import has_other_name, shown_certificate
 
@@ -64,6 +65,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
         self._all_lost: asyncio.Future[None] | None = None
+        self._connecting = Connecting()
 
     async def take(self, site: Site) -> Connection:
         """A connection that is idle, or a new one; its `idle_since` is 0 when it is new.
@@ -110,6 +112,7 @@ class Pool:
         self.is_closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
+        await self._connecting.close()
         if self._open:
             self._all_lost = asyncio.get_running_loop().create_future()
             for connection in list(self._open):
@@ -121,7 +124,9 @@ class Pool:
         made = Connection(self._lost)
         try:
             name = site.name if site.context is not None else None
-            await loop.create_connection(lambda: made, site.host, site.port, ssl=site.context, server_hostname=name)
+            await self._connecting.make(
+                loop.create_connection(lambda: made, site.host, site.port, ssl=site.context, server_hostname=name)
+            )
         except UnicodeError:
             # A host that is no name is not known either.
             raise ConnectError(socket.gaierror(socket.EAI_NONAME, "no such host")) from None

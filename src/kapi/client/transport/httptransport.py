@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 from yarl import URL
 
+from kapi.base.connecting import Connecting
 from kapi.client.errors import (
     AnswerError,
     AnswerTooLarge,
@@ -73,8 +74,17 @@ class _Connector(aiohttp.TCPConnector):
     """Aborts a connection that cannot be used again, as after a cancelled request, instead of shutting TLS down.
 
     A TLS shutdown waits for the peer, and aiohttp does not wait for the shutdown: it forgets such a connection, and
-    the socket would outlive the client and the event loop.
+    the socket would outlive the client and the event loop. The same holds for a connection that a cancelled request
+    has begun; see `Connecting`.
     """
+
+    def __init__(self) -> None:
+        # Watches each hold a connection for as long as they last, so there is no useful limit.
+        super().__init__(limit=0)
+        self.connecting = Connecting()
+
+    async def _wrap_create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        return await self.connecting.make(super()._wrap_create_connection(*args, **kwargs))
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
         if should_close and protocol.transport is not None:
@@ -89,9 +99,9 @@ class HTTPTransport:
         self._config = config
         self._base = config.server.rstrip("/")
         self._proxy = URL(proxy) if proxy else None
+        self._connector = _Connector()
         self._session = aiohttp.ClientSession(
-            # Watches each hold a connection for as long as they last, so there is no useful limit.
-            connector=_Connector(limit=0),
+            connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": config.user_agent, "Accept-Encoding": ACCEPTED_ENCODING},
             auto_decompress=False,  # `Body` does, within bounds
@@ -103,6 +113,7 @@ class HTTPTransport:
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._connector.connecting.close()
         await self._session.close()
         # Connections that were aborted close their sockets in the loop's next iterations, one for each layer.
         for _ in range(_LAYERS):
