@@ -51,9 +51,9 @@ run: $(RUNNABLE) ## Start a control plane and the demo controller (ARGS="--bind 
 	@$(BIN)/kapi demo $(ARGS)
 
 test: $(INSTALLED) ## Run the tests that need only Python (ARGS="tests/unit/api -k selectors" ...)
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
+	bash tests/run $(BIN)/python --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
-pythons: $(INSTALLED) ## Run the quick unit tests on every other Python that is installed
+pythons: $(INSTALLED) ## Run the quick unit tests on the other Pythons that are installed
 	bash tests/pythons --numprocesses $(JOBS) $(ARGS)
 
 check: $(INSTALLED) ## Lint, format, types, architecture, documentation
@@ -68,7 +68,7 @@ check: $(INSTALLED) ## Lint, format, types, architecture, documentation
 
 peers: $(INSTALLED) ## Run the tests against real kubectl and other people's clients
 	@if [ -e tests/wire/install ]; then bash tests/wire/install; fi
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal tests/wire $(ARGS)
+	bash tests/run $(BIN)/python --numprocesses $(JOBS) --dist worksteal tests/wire $(ARGS)
 
 fuzz: $(INSTALLED) ## Send random valid and hostile requests to a live server (ARGS="--seconds 600 --seed 7", "--replay FILE")
 	PYTHONPATH=tests:tests/security:tests/reliability $(BIN)/python -m fuzz $(ARGS)

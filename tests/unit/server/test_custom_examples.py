@@ -11,6 +11,8 @@ from api_client import APPLY, JSON_PATCH, NS, PARTIAL, TABLE, served
 from custom_kinds import CRDS, conditions, defined, gone
 from kapi.codec.yaml import decode_all
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parents[2] / "crds"
 NAMES = sorted(path.name.removesuffix("-crd.yaml") for path in HERE.glob("*-crd.yaml"))
 ERROR = "expect.example.com/error"

@@ -16,6 +16,8 @@ import pytest
 from kapi.storage.interface import Draft
 from kapi.storage.sqlite.storage import SqliteStorage
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("sqlite_kill_worker.py")
 
 

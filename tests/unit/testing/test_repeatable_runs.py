@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = pathlib.Path(__file__).with_name("repeatable_scenario.py")
 
 

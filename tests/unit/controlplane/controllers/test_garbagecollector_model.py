@@ -32,6 +32,8 @@ from kapi.controlplane.controllers.garbagecollector.tracker import DependencyTra
 from kapi.storage.memory import MemoryStorage
 from virtual_time import run
 
+pytestmark = pytest.mark.slow
+
 SPACES = ("default", "other")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
