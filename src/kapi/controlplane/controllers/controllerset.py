@@ -15,6 +15,7 @@ from kapi.controlplane.controllers.certificates.cleaner import add_certificate_c
 from kapi.controlplane.controllers.certificates.signing import add_certificate_signing_controller
 from kapi.controlplane.controllers.clusterroleaggregation import add_clusterrole_aggregation_controller
 from kapi.controlplane.controllers.context import ControllerContext
+from kapi.controlplane.controllers.cronjob.controller import add_cronjob_controller
 from kapi.controlplane.controllers.disruption.controller import add_disruption_controller
 from kapi.controlplane.controllers.endpoints.controller import add_endpoints_controller
 from kapi.controlplane.controllers.endpointslice.controller import add_endpointslice_controller
@@ -81,6 +82,7 @@ CONTROLLERS: Final[Mapping[str, AddController]] = {
     names.ENDPOINTSLICE_MIRRORING: add_endpointslice_mirroring_controller,
     names.RESOURCEQUOTA: add_resourcequota_controller,
     names.TTL_AFTER_FINISHED: add_ttl_after_finished_controller,
+    names.CRONJOB: add_cronjob_controller,
     names.EVENT_TTL: add_event_ttl_controller,
     names.PERSISTENTVOLUMECLAIM_PROTECTION: add_persistentvolumeclaim_protection_controller,
     names.PERSISTENTVOLUME_PROTECTION: add_persistentvolume_protection_controller,

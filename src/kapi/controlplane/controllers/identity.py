@@ -36,6 +36,7 @@ ACCOUNTS: Final = {
     names.ROOT_CA_CERTIFICATE_PUBLISHER: "root-ca-cert-publisher",
     names.RESOURCEQUOTA: "resourcequota-controller",
     names.TTL_AFTER_FINISHED: "ttl-after-finished-controller",
+    names.CRONJOB: "cronjob-controller",
     names.ENDPOINTS: "endpoint-controller",
     names.ENDPOINTSLICE: "endpointslice-controller",
     names.ENDPOINTSLICE_MIRRORING: "endpointslicemirroring-controller",

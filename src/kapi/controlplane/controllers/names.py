@@ -17,6 +17,7 @@ ROOT_CA_CERTIFICATE_PUBLISHER: Final = "root-ca-certificate-publisher-controller
 SERVICEACCOUNT_TOKEN: Final = "serviceaccount-token-controller"  # noqa: S105 - a name, not a token
 RESOURCEQUOTA: Final = "resourcequota-controller"
 TTL_AFTER_FINISHED: Final = "ttl-after-finished-controller"
+CRONJOB: Final = "cronjob-controller"
 EVENT_TTL: Final = "event-ttl-controller"
 ENDPOINTS: Final = "endpoints-controller"
 ENDPOINTSLICE: Final = "endpointslice-controller"
@@ -41,6 +42,7 @@ ALIASES: Final = {
     SERVICEACCOUNT_TOKEN: ("serviceaccount-token",),
     RESOURCEQUOTA: ("resourcequota",),
     TTL_AFTER_FINISHED: ("ttl-after-finished",),
+    CRONJOB: ("cronjob",),
     EVENT_TTL: (),
     ENDPOINTS: ("endpoint",),
     ENDPOINTSLICE: ("endpointslice",),
