@@ -32,4 +32,4 @@ def test_the_examples_of_the_page_pass(tmp_path):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "9 passed" in ran.stdout
+    assert "10 passed" in ran.stdout

@@ -253,3 +253,56 @@ def test_a_loop_that_is_not_of_asyncio_is_refused():
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(main())
+
+
+CRON_JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {
+        "schedule": "*/5 * * * *",
+        "jobTemplate": {
+            "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}}
+        },
+    },
+}
+
+
+def test_an_hour_of_a_cron_job_takes_no_time():
+    async def main():
+        async with Environment(time="virtual") as env:
+            await env.client.create(CRON_JOB)
+            await env.advance(hours=1)
+            jobs = await env.client.list("jobs.batch", namespace="default")
+            made = sorted((job["metadata"]["creationTimestamp"], job["metadata"]["name"]) for job in jobs)
+            begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+            times = [begin + dt.timedelta(minutes=minute) for minute in range(5, 61, 5)]
+            assert made == [(f"{at:%Y-%m-%dT%H:%M:%SZ}", f"c-{int(at.timestamp()) // 60}") for at in times]
+            (cron_job,) = await env.client.list("cronjobs.batch", namespace="default")
+            assert cron_job["status"]["lastScheduleTime"] == "2026-01-01T01:00:00Z"
+            assert len(cron_job["status"]["active"]) == 12
+
+    before = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - before < 60
+
+
+@pytest.mark.parametrize(
+    ("start", "times"),
+    [
+        # Clocks go from 02:00 to 03:00, and 02:30 does not exist; from 03:00 to 02:00, and it comes twice.
+        ("2026-03-29T00:00:00+00:00", ["2026-03-29T02:30:00Z"]),
+        ("2026-10-24T23:00:00+00:00", ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"]),
+    ],
+)
+def test_a_schedule_follows_the_clocks_of_its_time_zone(start, times):
+    async def main():
+        begin = dt.datetime.fromisoformat(start)
+        async with Environment(time="virtual", start=begin, controllers="cronjob") as env:
+            spec = {**CRON_JOB["spec"], "schedule": "30 2,4 * * *", "timeZone": "Europe/Berlin"}
+            await env.client.create({**CRON_JOB, "spec": spec})
+            await env.advance(hours=3)
+            jobs = await env.client.list("jobs.batch", namespace="default")
+            assert sorted(job["metadata"]["creationTimestamp"] for job in jobs) == times
+
+    asyncio.run(main())

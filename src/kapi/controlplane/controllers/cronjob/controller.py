@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 CRONJOBS: Final = "cronjobs.batch"
 JOBS: Final = "jobs.batch"
 WORKERS: Final = 5
-DELAY: Final = 0.1
-"""Seconds that a Job is created after its time, so that no clock says it is too early."""
 MOST_ACTIVE: Final = 5000
 """No Job is started for a CronJob with so many active ones: `status.active` has to fit into an object."""
 
+_SHORTEST = 0.001
+"""The shortest timer, in seconds."""
 _SLICE = 100
 """Jobs that are read before the event loop gets its turn."""
 _TIME_ZONE_HELP = "see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
@@ -128,7 +128,9 @@ class _Sync:
     def next(self, schedule: Schedule) -> Result | None:
         """When to reconcile again: at the next start."""
         run = next_due(schedule, self.since, self.now)
-        return None if run is None else Result(requeue_after=max(run - self._moment, 0.0) + DELAY)
+        # Kubernetes adds a tenth of a second, for clocks that differ. Here a timer that fires too early finds no start
+        # that is due, and is set again; and with virtual time, an hour has all the starts of an hour.
+        return None if run is None else Result(requeue_after=max(run - self._moment, _SHORTEST))
 
     def new_status(self) -> Object:
         """The status to write."""
