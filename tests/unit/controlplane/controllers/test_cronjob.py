@@ -387,6 +387,18 @@ async def test_a_running_job_of_another_origin_is_reported(api):
     assert active(api) == []
 
 
+@with_controllers(add_cronjob_controller)
+async def test_a_job_that_gets_a_cron_job_as_its_controller_is_reported(api):
+    made = await api.made(CRONJOBS, cron())
+    await api.made(JOBS, {"metadata": {"name": "adopted"}, "spec": job_spec()})
+    await api.run_until_idle(10)
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": made["metadata"]["uid"]}
+    patch = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
+    assert (await api.patch(f"{JOBS}/adopted", patch)).status == 200
+    await api.run_until_idle(10)
+    assert reasons(api) == ["UnexpectedJob"]
+
+
 @with_controllers(add_cronjob_controller, add_garbage_collector)
 async def test_the_jobs_of_a_deleted_cron_job_are_left_to_the_garbage_collector(api):
     await api.made(CRONJOBS, cron())

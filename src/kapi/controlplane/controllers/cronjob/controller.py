@@ -170,7 +170,8 @@ class CronJobController:
 
     def enqueue_job(self, event: Event) -> Iterable[Request]:
         """The CronJob that owns the Job, or did."""
-        owners = event.item.owners if event.previous is None else (*event.item.owners, *event.previous.owners)
+        before = () if event.previous is None else event.previous.owners or ()
+        owners = dict.fromkeys((*(event.item.owners or ()), *before))
         return [self._requests[uid] for uid in owners if uid in self._requests]
 
     # -- reconciling --------------------------------------------------------------------------------------------------
@@ -308,8 +309,8 @@ class CronJobController:
         return sync.next(schedule)
 
     def _has_zone(self, sync: _Sync) -> bool:
-        zone = sync.spec.get("timeZone")
-        problem = "" if zone is None else zone_problem(zone)
+        zone: str = sync.spec.get("timeZone") or ""
+        problem = zone_problem(zone)
         if problem:
             self._recorder.warning(sync.cron_job, "UnknownTimeZone", f"invalid timeZone: {quote(zone)}: {problem}")
         return not problem

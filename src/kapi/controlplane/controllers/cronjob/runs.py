@@ -89,16 +89,16 @@ class _Search:
         as_utc = _seconds(wall)
         self._move(as_utc - self._offset(as_utc - self._offset(as_utc)))
 
-    def _round(self, **fields: int) -> None:
+    def _round(self, wall: dt.datetime) -> None:
         if not self._is_rounded:
             self._is_rounded = True
-            self._move_to(self._wall.replace(second=0, **fields))
+            self._move_to(wall)
 
     # Each of these returns False when a larger field has changed, and has to be looked at again.
 
     def _find_month(self) -> bool:
         while self._wall.month not in self._schedule.month.values:
-            self._round(day=1, hour=0, minute=0)
+            self._round(self._wall.replace(day=1, hour=0, minute=0, second=0))
             year, month = divmod(self._wall.year * 12 + self._wall.month, 12)
             days = dt.timedelta(days=self._wall.day - 1)
             self._move_to(self._wall.replace(year=year, month=month + 1, day=1) + days)
@@ -108,7 +108,7 @@ class _Search:
 
     def _find_day(self) -> bool:
         while not self._day_matches():
-            self._round(hour=0, minute=0)
+            self._round(self._wall.replace(hour=0, minute=0, second=0))
             before = self._at
             self._move_to(self._wall + dt.timedelta(days=1))
             # Midnight may not exist on that day.
@@ -130,7 +130,7 @@ class _Search:
 
     def _find_hour(self) -> bool:
         while self._wall.hour not in self._schedule.hour.values:
-            self._round(minute=0)
+            self._round(self._wall.replace(minute=0, second=0))
             self._move(self._at + _HOUR)
             if self._wall.hour == 0:
                 return False
