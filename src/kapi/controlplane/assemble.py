@@ -197,7 +197,6 @@ class ControlPlane:
         if tls is not None:
             self._announce_port(tls)
         self._supervise_server(storage)
-        self.supervisor.run("memory", malloc.keep_trimmed)
         self.supervisor.run("service-repair", repair.run)
         await self._register(services.address)
         # Last: the import of their framework takes turns with whatever else runs.
@@ -253,6 +252,8 @@ class ControlPlane:
         if self.options.listen:
             supervise("event-loop-lag", self.metrics.lag.run)
             supervise("file-watch", self._files.run)
+            # Without a port, the process and its memory belong to another program.
+            supervise("memory", malloc.keep_trimmed)
         supervise("compaction", self._compactor(storage).run)
         if self._scrub is not None:
             supervise("store-integrity", self._scrub.run)
