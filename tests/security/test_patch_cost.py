@@ -140,6 +140,20 @@ def cpu(work, times):
     return min(taken)
 
 
+def check_growth(few, lots):
+    """Fail if four times the input takes more than `GROWTH` times the CPU, in each of three measurements.
+
+    One may be taken while the machine does other things; a cost that grows faster shows in all of them.
+    """
+    measured = []
+    for _ in range(3):
+        one, four = cpu(few, 5), cpu(lots, 5)
+        if four < max(one * GROWTH, LEAST):
+            return
+        measured.append((one, four))
+    pytest.fail(f"the CPU grows faster than the input: {measured}")
+
+
 def objects(field, content, count):
     """The stored and the wanted object."""
     both = filled(field, count, distinct=True), content(field, count)
@@ -198,7 +212,7 @@ def test_cpu_of_a_json_patch_grows_no_faster_than_its_operations(operations):
         return lambda: jsonpatch.apply(doc, decoded)
 
     few, lots = work(1000), work(4000)
-    assert cpu(lots, 5) < max(cpu(few, 5) * GROWTH, LEAST)
+    check_growth(few, lots)
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
@@ -229,4 +243,4 @@ def test_cpu_of_a_column_grows_no_faster_than_its_object(text):
 
     with contextlib.suppress(JSONPathError):
         few, lots = work(1000), work(4000)
-        assert cpu(lots, 5) < max(cpu(few, 5) * GROWTH, LEAST)
+        check_growth(few, lots)

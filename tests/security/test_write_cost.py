@@ -79,14 +79,17 @@ async def test_cpu_of_a_create_and_an_update_grows_no_faster_than_the_metadata(a
 
 
 def test_cpu_of_merging_the_oldest_field_managers_grows_no_faster_than_their_number():
-    taken = []
-    for count in (1000, 4000):
+    def cpu_of_one(count):
         claims = managedfields.decode(managers(count))
         start = time.process_time()
         merged = managedfields.capped(claims)
-        taken.append(time.process_time() - start)
+        taken = time.process_time() - start
         assert sum(len(claim.fields["f:data"]) for claim in merged.values()) == count
-    assert taken[1] < taken[0] * GROWTH, taken
+        return taken
+
+    # The least of several: one may be taken while the machine does other things.
+    few, lots = (min(cpu_of_one(count) for _ in range(5)) for count in (1000, 4000))
+    assert lots < few * GROWTH, (few, lots)
 
 
 # -- objects that are too large ---------------------------------------------------------------------------------------
