@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import checkout, compare, kube_apiserver, libraries, machine, report, scale, settings
+from bench import checkout, compare, flame, kube_apiserver, libraries, machine, report, scale, settings
 from bench.baselines import Uvicorn
 from bench.rows import GROUPS
 from bench.runner import Bench
@@ -20,6 +20,8 @@ from bench.target import Kapi, Target
 from kapi import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.table import Group
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,8 @@ def main() -> int:
         return _compare(options)
     if options.scale:
         return _scale(options)
+    if options.flame:
+        return _flame(options)
     groups = [group for group in GROUPS if group.name in options.rows]
     folder = _data_folder(options) / str(os.getpid())
     folder.mkdir()
@@ -93,6 +97,17 @@ def _scale(options: argparse.Namespace) -> int:
         return scale.run(options, scale.Scale(sizes, root=ROOT, folder=Path(folder)), is_bound=not options.quick)
 
 
+def _flame(options: argparse.Namespace) -> int:
+    """Draw where the time of requests goes."""
+    with tempfile.TemporaryDirectory(dir=_data_folder(options)) as folder:
+        pinning = machine.Pinning.halves()
+        bench = Bench(settings.Settings(), root=ROOT, folder=Path(folder), targets=[], pinning=pinning)
+        try:
+            return flame.run(options, bench, ROOT)
+        finally:
+            bench.close()
+
+
 def _options() -> argparse.Namespace:
     groups = [group.name for group in GROUPS]
     parser = argparse.ArgumentParser(prog="bench", description="Measure Kapi, as ratios.")
@@ -109,10 +124,11 @@ def _options() -> argparse.Namespace:
         "--compare", metavar="REV", help="compare this tree with a commit, a source tree, or a Python with Kapi in it"
     )
     parser.add_argument("--scale", action="store_true", help="measure how costs grow; fail if one grows too fast")
+    parser.add_argument("--flame", type=Path, metavar="FOLDER", help="draw where the time of requests goes")
     parser.add_argument(
         "--rows",
         help=f"some of {','.join(groups)}; with --compare of {','.join(compare.ROWS)}; "
-        f"with --scale of {','.join(scale.SECTIONS)}",
+        f"with --scale of {','.join(scale.SECTIONS)}; with --flame of {','.join(flame.ROWS)}",
     )
     parser.add_argument(
         "--without", type=_names(WITHOUT), default=[], help=f"comparisons to leave out: {','.join(WITHOUT)}"
@@ -122,12 +138,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
     options = parser.parse_args()
-    known = tuple(compare.ROWS if options.compare else scale.SECTIONS if options.scale else groups)
+    known, default = _rows(options, groups)
     try:
-        options.rows = _names(known)(options.rows) if options.rows else list(known)
+        options.rows = _names(known)(options.rows) if options.rows else list(default)
     except argparse.ArgumentTypeError as error:
         parser.error(f"argument --rows: {error}")
     return options
+
+
+def _rows(options: argparse.Namespace, groups: list[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The rows that there are, and those that are measured unless some are named."""
+    if options.flame:
+        return tuple(flame.ROWS), flame.DEFAULT_ROWS
+    known = tuple(compare.ROWS if options.compare else scale.SECTIONS if options.scale else groups)
+    return known, known
 
 
 def _names(known: Any) -> Any:

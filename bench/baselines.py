@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from bench.client import Address
 from bench.figures import Figure, summary
 from bench.kube_apiserver import certificates
 from bench.objects import config_map
+from bench.packages import install
 from bench.target import HOST, Process, Running, free_port, stopped_on_error, wait_ready
 
 VENV = Path(".peers/bench-venv")
@@ -34,24 +33,8 @@ class Uvicorn:
 
     def install(self) -> str:
         """Make the environment if it is not there; return why that failed, or an empty string."""
-        if self._works():
-            return ""
-        venv = self._root / VENV
-        commands: list[list[str]] = [
-            [sys.executable, "-m", "venv", str(venv)],
-            [str(self._python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES],
-        ]
-        for command in commands:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                return f"uvicorn cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}"
-        return "" if self._works() else "uvicorn is installed but cannot be imported"
-
-    def _works(self) -> bool:
-        if not self._python.exists():
-            return False
-        command = [str(self._python), "-c", f"import {', '.join(PACKAGES)}"]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        reason = install(self._python, PACKAGES, ["-c", f"import {', '.join(PACKAGES)}"])
+        return f"uvicorn: {reason}" if reason else ""
 
     def start(self, folder: Path) -> Running:
         pairs = certificates(folder / "pki")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bench.client import LoadError
+from bench.packages import INSTALLING, install
 from bench.processes import busy_seconds, resident
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ VENV = Path(".peers/bench-clients")
 PROGRAMS = Path(__file__).parent / "peers"
 PATIENCE = 180.0
 """Seconds a client may take to report the next step."""
-INSTALLING = 300.0
 IMPORTS = 5
 """How often an import is timed in one round: what else the machine does can only make it slower."""
 OTHERS = ("kubernetes_asyncio", "lightkube", "kr8s", "kopf")
@@ -77,36 +77,11 @@ def others(root: Path) -> tuple[list[Library], dict[str, str]]:
     usable: list[Library] = []
     left_out: dict[str, str] = {}
     for name in OTHERS:
-        if reason := _install(python, name):
+        if reason := install(python, [name], ["-c", f"import {name}"]):
             left_out[name] = reason
         else:
             usable.append(Library(name, (python, PROGRAMS / f"with_{name}.py"), name))
     return usable, left_out
-
-
-def _install(python: Path, name: str) -> str:
-    """Return why it cannot be used, or an empty string."""
-    if _works(python, name):
-        return ""
-    commands: list[list[str]] = [
-        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", name],
-    ]
-    if not python.exists():
-        commands.insert(0, [sys.executable, "-m", "venv", str(python.parent.parent)])
-    for command in commands:
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALLING)
-        except subprocess.TimeoutExpired:
-            return f"not installed after {INSTALLING:.0f} s"
-        if done.returncode:
-            return f"cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}"
-    return "" if _works(python, name) else "is installed but cannot be imported"
-
-
-def _works(python: Path, name: str) -> bool:
-    if not python.exists():
-        return False
-    return subprocess.run([str(python), "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
 
 
 def importing(library: Library) -> float:
