@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 IDLE_PATIENCE = 60.0
 """Seconds that a server may be busy after it has started or been filled."""
+STARTS = 3
+"""How often a server is started with a number of objects."""
 PODS = collection(resource="pods")
 
 
@@ -88,19 +90,21 @@ class Scale:
         }
         folder = self._folder / "objects"
         running = Kapi().start(folder)
-        empty, memory = self._started(running)
         self._prepare(running)
         asyncio.run(call(running.address, request("POST", PODS, small_pod(PATTERN, None))))
+        running.stop()
+        # Compared with a start that finds its keys and default objects, as the others do.
+        running, empty = self._restarted(folder)
+        memory = running.resident()
         running.stop()
         done = 0
         for size in self.sizes.objects:
             asyncio.run(populate(folder, done, size))
             done = size
-            running = Kapi().start(folder)
+            running, spent = self._restarted(folder)
             try:
-                spent, resident = self._started(running)
                 rows["start"].costs[size] = max(spent - empty, 0.0) / size
-                rows["memory"].costs[size] = (resident - memory) / size
+                rows["memory"].costs[size] = (running.resident() - memory) / size
                 for row, cost in self._object_costs(running, size).items():
                     rows[row].costs[size] = cost
             finally:
@@ -211,6 +215,16 @@ class Scale:
     def _started(self, running: Running) -> tuple[float, float]:
         """The processor time until a server is ready and has nothing more to do, and its memory then."""
         return _wait_idle(running), running.resident()
+
+    def _restarted(self, folder: Path) -> tuple[Running, float]:
+        """A server on a store, and the processor time of its start: the least of a few, as what disturbs only adds."""
+        spent = []
+        while True:
+            running = Kapi().start(folder)
+            spent.append(self._started(running)[0])
+            if len(spent) == STARTS:
+                return running, min(spent)
+            running.stop()
 
     def _prepare(self, running: Running) -> None:
         self._work(running, "prepare")
