@@ -24,7 +24,18 @@ NOTHING = "\u2013"
 TIMES = "\u00d7"
 
 
-HEADINGS = ["Row", "Kapi", "p50 / p99", "Compared with", "Its figure", "p50 / p99", "Ratio", "of p50, p99", "Budget"]
+HEADINGS = [
+    "Row",
+    "Kapi",
+    "p50 / p99",
+    "Compared with",
+    "Its figure",
+    "p50 / p99",
+    "Ratio",
+    "of p50, p99",
+    "of processor time",
+    "Budget",
+]
 MARKS = {
     "¹": "¹ The load generator was busy all the time; the server may do more than this.",
     "²": "² Other programs used more than a fifth of the machine meanwhile; trust the ratio more than the figure.",
@@ -65,6 +76,9 @@ def _ratios(row: Row, ours: Figure, theirs: Figure) -> dict[str, float | None]:
     for name in ("p50", "p99"):
         if name in ours and name in theirs:
             ratios[name] = times_better(ours[name], theirs[name], more_is_better=False)
+    if row.unit == "/s" and "server_cpu" in ours and "server_cpu" in theirs:
+        each = [figure["server_cpu"] / figure["value"] if figure["value"] else 0.0 for figure in (ours, theirs)]
+        ratios["processor"] = times_better(*each, more_is_better=False)
     return ratios
 
 
@@ -97,6 +111,7 @@ def _cells(row: dict[str, Any], cores: int, name: str) -> list[str]:
         _latencies(theirs),
         _times(ratios.get("value")),
         ", ".join(_times(ratios[key]) for key in ("p50", "p99") if key in ratios) or NOTHING,
+        _times(ratios.get("processor")),
         _asked(row, name),
     ]
 

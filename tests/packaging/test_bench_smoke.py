@@ -483,6 +483,15 @@ def test_each_comparison_has_a_row_that_shows_its_budget():
     ]
 
 
+def test_the_processor_time_of_servers_is_compared_for_each_request():
+    # Half as many requests with a quarter of the processor time.
+    figures = {KAPI: [{"value": 100.0, "server_cpu": 0.25}], "other": [{"value": 200.0, "server_cpu": 1.0}]}
+    bench = SimpleNamespace(figures={"a": figures}, failures={})
+    [cells] = report._lines(report.rows_of(bench, [Row("a", "t", "/s")])[0], cores=2)
+    assert cells[report.HEADINGS.index("Ratio")] == f"0.50{report.TIMES}"
+    assert cells[report.HEADINGS.index("of processor time")] == f"2.0{report.TIMES}"
+
+
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
 def test_a_quantile_is_a_sample_with_its_share_at_or_below(samples, share):
     value = quantile(samples, share)
