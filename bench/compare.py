@@ -9,6 +9,7 @@ the distribution (order statistics). A difference is shown if the interval does 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import math
@@ -19,7 +20,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench import machine
+from bench import machine, webhook
 from bench.client import LoadError
 from bench.definitions import SMALL
 from bench.objects import collection
@@ -76,6 +77,7 @@ LOADS = (
     Load("create", "create of a ConfigMap", "create", 32),
     Load("pod", "create of a Pod", "create", 32, of="pods"),
     Load("custom", "create of a small custom object", "create", 32, of="small"),
+    Load("webhooks", "create with 1 mutating and 1 validating webhook", "create", 16, of="hooked"),
     Load("update", "update", "update", 32),
     Load("patch", "merge patch", "patch", 32),
     Load("apply", "server-side apply of one changed field", "apply.field", 32),
@@ -115,6 +117,8 @@ class Comparison:
         self._rounds = rounds
         """The fewest rounds of a row, however long they take."""
         self._load = LoadProcess(root)
+        self._others = contextlib.ExitStack()
+        """What runs besides the servers."""
         self._servers: list[Running] = []
         self._jobs = 0
 
@@ -123,6 +127,7 @@ class Comparison:
         for running in self._servers:
             running.stop()
         self._load.stop()
+        self._others.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def measure(self, rows: Sequence[str]) -> None:
@@ -135,6 +140,8 @@ class Comparison:
         for number, target in enumerate(self._targets):
             self._servers.append(target.start(self._folder / f"{number}" / "data"))
             self._prepare(self._servers[-1], [load.of for load in loads])
+        if any(load.of == "hooked" for load in loads):
+            self._call_webhooks()
         for load in loads:
             sys.stderr.write(f"  {load.title}\n")
             self._measure_load(load)
@@ -178,6 +185,12 @@ class Comparison:
             self._work(running, "seed", first=0, count=PODS, of="scaled")
         if "small" in sorts:
             self._work(running, "define", small=SMALL)
+
+    def _call_webhooks(self) -> None:
+        """Start a webhook that both servers call."""
+        endpoint = self._others.enter_context(webhook.serving(self._folder / "webhook"))
+        for running in self._servers:
+            self._work(running, "hook", port=endpoint.port, bundle=endpoint.bundle)
 
     def _measure_load(self, load: Load) -> None:
         sides = [
