@@ -12,15 +12,27 @@ import socket
 import ssl
 import tempfile
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from kapi.base.httpconnection import Answer, AnswerTooLargeError, ConnectionClosedError, MalformedAnswerError
+from kapi.base.httpconnection import (
+    AnswerTooLargeError,
+    ConnectionClosedError,
+    DeadlineExceededError,
+    MalformedAnswerError,
+)
 from kapi.base.httppool import ConnectError, Pool, Site
 from kapi.base.outboundtls import certificate_reason, os_reason, tls_reason, trusting_context
 
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kapi.base.httpconnection import Answer, Connection
+
 MAX_CONTEXTS = 256
 """Certificate authorities whose parsed form is kept."""
+MAX_ROUTES = 256
+"""Endpoints for which what calls have in common is kept."""
 
 _HEADERS = "".join(
     f"{line}\r\n"
@@ -62,55 +74,64 @@ class Outbound:
     def __init__(self) -> None:
         self._pool = Pool()
         self._contexts: dict[tuple[bytes, bytes], ssl.SSLContext] = {}
+        self._routes: dict[tuple[str, Endpoint], _Route] = {}
 
-    async def post(
+    def post(
         self, endpoint: Endpoint, body: bytes, *, seconds: float, limit: int, once: bool = False, timed_out: str = ""
-    ) -> Answer:
+    ) -> Coroutine[Any, Any, Answer]:
         """POST JSON and wait for the answer, at most so long and of at most `limit` bytes. Raises `OutboundError`.
 
         The body is sent again if a connection that was kept fails, unless it may be sent `once` only. `timed_out` is
         the reason in the message when there is no answer in time, instead of that of Go's client.
         """
-        return await self._call(_Call("POST", endpoint, timed_out, once=once), body, seconds, limit)
+        return self._call(_Call("POST", endpoint, timed_out, once=once), body, seconds, limit)
 
-    async def get(self, endpoint: Endpoint, *, seconds: float, limit: int) -> Answer:
+    def get(self, endpoint: Endpoint, *, seconds: float, limit: int) -> Coroutine[Any, Any, Answer]:
         """GET a document, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
-        return await self._call(_Call("GET", endpoint), b"", seconds, limit)
+        return self._call(_Call("GET", endpoint), b"", seconds, limit)
 
     async def _call(self, call: _Call, body: bytes, seconds: float, limit: int) -> Answer:
         if self._pool.is_closed:
             raise OutboundError("the server is shutting down")
-        site, request = self._site(call.endpoint), call.request(body)
+        route = self._routes.get((call.method, call.endpoint)) or self._new_route(call)
+        request = route.request(body)
+        until = asyncio.get_running_loop().time() + seconds
         try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        return await self._send(call, site, request, limit)
-                    except (ConnectionClosedError, OSError):
-                        # A connection that was kept may have been given up by the other side in the meantime. Each
-                        # such failure takes one out of the pool, so this ends with a new connection.
-                        if call.is_final:
-                            raise
+            while True:
+                connection = self._pool.take_idle(route.site) or await self._take(route.site, until)
+                try:
+                    return await connection.exchange(request, limit, until=until)
+                except (ConnectionClosedError, OSError):
+                    # A connection that was kept may have been given up by the other side in the meantime. Each such
+                    # failure takes one out of the pool, so this ends with a new connection.
+                    if call.is_final(connection):
+                        raise
+                finally:
+                    call.answered = connection.has_begun
+                    self._pool.release(route.site, connection)
         except AnswerTooLargeError:
             raise OutboundError(f"the answer is larger than {limit} bytes") from None
+        except DeadlineExceededError:
+            raise OutboundError(call.failure(TimeoutError())) from None
         except (TimeoutError, ConnectError, ConnectionClosedError, MalformedAnswerError, OSError) as error:
             raise OutboundError(call.failure(error)) from None
 
-    async def _send(self, call: _Call, site: Site, request: bytes, limit: int) -> Answer:
-        call.reused = False
-        connection = await self._pool.take(site)
-        call.reused = connection.idle_since > 0
-        try:
-            return await connection.exchange(request, limit)
-        finally:
-            call.answered = connection.has_begun
-            self._pool.release(site, connection)
+    async def _take(self, site: Site, until: float) -> Connection:
+        """A connection that may have to be made, or waited for."""
+        async with asyncio.timeout_at(until):
+            return await self._pool.take(site)
 
-    def _site(self, endpoint: Endpoint) -> Site:
+    def _new_route(self, call: _Call) -> _Route:
+        endpoint = call.endpoint
         url = parsed(endpoint.url)
         host, port = endpoint.address or (url.host, url.port)
         context = self._context(endpoint) if url.is_secure else None
-        return Site(host, port, endpoint.server_name or url.host, context)
+        site = Site(host, port, endpoint.server_name or url.host, context)
+        route = _Route(site, call.head())
+        if len(self._routes) >= MAX_ROUTES:
+            self._routes.pop(next(iter(self._routes)))
+        self._routes[call.method, endpoint] = route
+        return route
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
         key = (endpoint.authority, endpoint.certificate)
@@ -130,6 +151,20 @@ class Outbound:
     async def close(self) -> None:
         """Drop all connections."""
         await self._pool.close()
+
+
+class _Route(NamedTuple):
+    """The part of a call that is the same for all calls of an endpoint."""
+
+    site: Site
+    head: bytes
+    """The head of the request but for the length of its body."""
+
+    def request(self, body: bytes) -> bytes:
+        """Return the bytes to send, in one piece: one write is one record of TLS."""
+        if not body:
+            return self.head + b"\r\n"
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self.head, len(body), body)
 
 
 class _URL(NamedTuple):
@@ -176,29 +211,29 @@ def _show(context: ssl.SSLContext, certificate: bytes) -> None:
 class _Call:
     """The stage that a call has reached, which decides how its failure reads."""
 
+    __slots__ = ("_once", "_timed_out", "answered", "endpoint", "method")
+
     def __init__(self, method: str, endpoint: Endpoint, timed_out: str = "", *, once: bool = False) -> None:
         self.method = method
         self.endpoint = endpoint
         self._timed_out = timed_out
         self._once = once
-        self.reused = False
         self.answered = False
 
-    @property
-    def is_final(self) -> bool:
-        """True if the call is not made again when its connection fails."""
-        return self._once or not self.reused or self.answered
+    def is_final(self, connection: Connection) -> bool:
+        """Return True if the call is not made again when this connection fails."""
+        is_new = connection.idle_since == 0
+        return self._once or is_new or connection.has_begun
 
-    def request(self, body: bytes) -> bytes:
-        """Return the bytes to send."""
+    def head(self) -> bytes:
+        """Return the head of the request but for the length of its body."""
         url = parsed(self.endpoint.url)
         bearer = self.endpoint.token
         if not (bearer.isascii() and bearer.isprintable()):
             raise OutboundError("the bearer token has characters that a header must not have")
         token = f"Authorization: Bearer {bearer}\r\n" if bearer else ""
-        length = f"Content-Length: {len(body)}\r\n" if body else ""
-        head = f"{self.method} {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{token}{length}\r\n"
-        return head.encode("latin-1") + body
+        head = f"{self.method} {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{token}"
+        return head.encode("latin-1")
 
     def failure(self, error: Exception) -> str:
         """Return the text of a failure."""

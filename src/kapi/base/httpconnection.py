@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from kapi.base.deadline import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +26,12 @@ _status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?").full
 _chunk_size = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?").fullmatch
 _name = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _NO_CONTENT: Final = (204, 304)
+_FIELDS: Final = {
+    spelled: name
+    for name in (b"content-type", b"content-length", b"transfer-encoding", b"connection", b"date")
+    for spelled in (name, name.title())
+}
+"""The fields that most answers have, as they are usually spelled: these need no check, and no other spelling."""
 
 
 class Answer(NamedTuple):
@@ -45,6 +54,10 @@ class ConnectionClosedError(Exception):
     """The other side closed the connection before its answer was whole."""
 
 
+class DeadlineExceededError(Exception):
+    """The answer was not whole in time."""
+
+
 class Connection(asyncio.Protocol):
     """A connection. Between requests it is idle: anything that arrives then closes it."""
 
@@ -56,32 +69,38 @@ class Connection(asyncio.Protocol):
         """True once the head of the answer has arrived."""
         self._on_lost = on_lost
         self._transport: asyncio.Transport
+        self._loop: asyncio.AbstractEventLoop
+        self._deadline: Deadline
         self._waiter: asyncio.Future[Answer] | None = None
         self._received = bytearray()
         self._limit = 0
         self._answer: _Reader | None = None
         self._interim = 0
 
-    async def exchange(self, request: bytes, limit: int) -> Answer:
+    async def exchange(self, request: bytes, limit: int, *, until: float = inf) -> Answer:
         """Send a request and return its answer, whose body has at most `limit` bytes.
 
-        A connection whose exchange fails or is cancelled is closed.
+        It must be whole at the time `until` of the event loop. A connection whose exchange fails or is cancelled is
+        closed.
 
         Raises:
-            MalformedAnswerError, AnswerTooLargeError, ConnectionClosedError, OSError
+            MalformedAnswerError, AnswerTooLargeError, ConnectionClosedError, DeadlineExceededError, OSError
         """
         self.has_begun = False
         if not self.is_open:
             raise ConnectionClosedError
         self._limit, self._interim, self._answer = limit, 0, None
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = waiter = self._loop.create_future()
+        # Not asyncio.timeout, which sets and cancels a timer for each call. The timer of a connection stays set.
+        self._deadline.set(until)
         try:
             self._transport.write(request)
-            return await self._waiter
+            return await waiter
         except BaseException:
             self.close()
             raise
         finally:
+            self._deadline.at = inf
             self._waiter = None
 
     def close(self) -> None:
@@ -94,6 +113,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is established, its certificate verified."""
         self._transport = cast("asyncio.Transport", transport)
+        self._loop = asyncio.get_running_loop()
+        self._deadline = Deadline(self._loop, self._late)
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
@@ -101,9 +122,10 @@ class Connection(asyncio.Protocol):
         if self._waiter is None or self._waiter.done():
             self.close()
             return
-        self._received += data
         try:
-            self._read()
+            if self._received or self._answer is not None or not self._read_at_once(data):
+                self._received += data
+                self._read()
         except (MalformedAnswerError, AnswerTooLargeError) as error:
             self._fail(error)
 
@@ -111,21 +133,36 @@ class Connection(asyncio.Protocol):
         """Nothing more arrives."""
         self.is_open = False
         if self._waiter is not None and not self._waiter.done():
-            if error is None and self._answer is not None and self._answer.ends_with_connection:
-                self._finish(self._answer, bytes(self._received))
+            if error is None and self._answer is not None and self._answer.head.ends_with_connection:
+                self._finish(self._answer.head, bytes(self._received))
             else:
                 self._fail(error if isinstance(error, OSError) else ConnectionClosedError())
         self._received.clear()
+        self._deadline.close()
         self._on_lost(self)
 
     # -- reading
+
+    def _read_at_once(self, data: bytes) -> bool:
+        """Finish the exchange if these bytes are a whole answer of known length, as most are; else do nothing."""
+        end = data.find(b"\r\n\r\n", 0, MAX_HEAD + 4)
+        if end < 0:
+            return False
+        head = _read_head(data[:end])
+        if head.status < 200 or head.length is None or head.chunked or head.length != len(data) - end - 4:
+            return False
+        if head.length > self._limit:
+            self.has_begun = True
+            raise AnswerTooLargeError
+        self._finish(head, data[end + 4 :])
+        return True
 
     def _read(self) -> None:
         answer = self._answer or self._head()
         if answer is not None:
             body = answer.read(self._received, self._limit)
             if body is not None:
-                self._finish(answer, body)
+                self._finish(answer.head, body)
 
     def _head(self) -> _Reader | None:
         """The final head, if it has arrived."""
@@ -135,39 +172,54 @@ class Connection(asyncio.Protocol):
                 raise MalformedAnswerError
             if end < 0:
                 return None
-            answer = _read_head(bytes(self._received[:end]))
+            head = _read_head(bytes(self._received[:end]))
             del self._received[: end + 4]
-            if answer.status >= 200:
-                self._answer, self.has_begun = answer, True
-                return answer
+            if head.status >= 200:
+                self._answer, self.has_begun = _Reader(head), True
+                return self._answer
             self._interim += 1
             # Another protocol (101) was not asked for.
-            if answer.status == 101 or self._interim > MAX_INTERIM:
+            if head.status == 101 or self._interim > MAX_INTERIM:
                 raise MalformedAnswerError
 
-    def _finish(self, answer: _Reader, body: bytes) -> None:
+    def _finish(self, head: _Head, body: bytes) -> None:
         assert self._waiter is not None
-        if self._received or not answer.keeps_connection:
+        self.has_begun = True
+        if self._received or not head.keeps_connection:
             self.close()
         self._received.clear()
-        self._waiter.set_result(Answer(answer.status, answer.content_type, body))
+        self._waiter.set_result(Answer(head.status, head.content_type, body))
 
     def _fail(self, error: Exception) -> None:
-        assert self._waiter is not None
-        if not self._waiter.done():
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
+
+    def _late(self) -> None:
+        self._fail(DeadlineExceededError())
+
+
+class _Head(NamedTuple):
+    """The head of an answer."""
+
+    status: int
+    content_type: str
+    length: int | None
+    """The length of the body; None if the head does not have it."""
+    chunked: bool
+    keeps_connection: bool
+    """True if another request may follow."""
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """True if the body is all that arrives until the connection is closed."""
+        return not self.chunked and self.length is None
 
 
 class _Reader:
     """The head of an answer, and what was read of its body."""
 
-    def __init__(self, status: int, content_type: str, length: int | None, *, chunked: bool, keep: bool) -> None:
-        self.status = status
-        self.content_type = content_type
-        self._length = 0 if status in _NO_CONTENT else length
-        self._chunked = chunked and status not in _NO_CONTENT
-        self.ends_with_connection = not self._chunked and self._length is None
-        self.keeps_connection = keep and not self.ends_with_connection
+    def __init__(self, head: _Head) -> None:
+        self.head = head
         self._parts: list[bytes] = []
         self._size = 0
         self._left: int | None = None
@@ -175,14 +227,15 @@ class _Reader:
 
     def read(self, received: bytearray, limit: int) -> bytes | None:
         """Take what has arrived; the body if it is whole."""
-        if self._chunked:
+        if self.head.chunked:
             return self._read_chunks(received, limit)
-        if (len(received) if self._length is None else self._length) > limit:
+        length = self.head.length
+        if (len(received) if length is None else length) > limit:
             raise AnswerTooLargeError
-        if self._length is None or len(received) < self._length:
+        if length is None or len(received) < length:
             return None
-        body = bytes(received[: self._length])
-        del received[: self._length]
+        body = bytes(received[:length])
+        del received[:length]
         return body
 
     def _read_chunks(self, received: bytearray, limit: int) -> bytes | None:
@@ -229,32 +282,43 @@ def _take_line(received: bytearray) -> bytes | None:
     return line
 
 
-def _read_head(head: bytes) -> _Reader:
+def _read_head(head: bytes) -> _Head:
     first, *lines = head.split(b"\r\n")
-    status = _status_line(first)
-    if status is None:
+    matched = _status_line(first)
+    if matched is None:
         raise MalformedAnswerError
-    keep = status[1] == b"1"
+    keep = matched[1] == b"1"
     content_type, length, chunked = "", None, False
     for line in lines:
         name, colon, value = line.partition(b":")
-        if not colon or _name(name) is None:
+        if not colon:
             raise MalformedAnswerError
-        value = value.strip(b" \t")
-        match name.lower():
+        match _FIELDS.get(name) or _field(name):
             case b"content-type":
-                content_type = value.decode("latin-1")
+                content_type = value.strip(b" \t").decode("latin-1")
             case b"content-length":
+                value = value.strip(b" \t")
                 if not value.isdigit() or len(value) > 18 or length not in (None, int(value)):
                     raise MalformedAnswerError
                 length = int(value)
             case b"transfer-encoding":
-                if chunked or value.lower() != b"chunked":
+                if chunked or value.strip(b" \t").lower() != b"chunked":
                     raise MalformedAnswerError
                 chunked = True
             case b"connection":
                 keep = keep and b"close" not in value.lower()
+    status = int(matched[2])
     # Where both are given the length is not believed, nor is what follows the answer.
-    return _Reader(
-        int(status[2]), content_type, length, chunked=chunked, keep=keep and not (chunked and length is not None)
+    keep = keep and not (chunked and length is not None)
+    if status in _NO_CONTENT:
+        return _Head(status, content_type, 0, chunked=False, keeps_connection=keep)
+    return _Head(
+        status, content_type, length, chunked=chunked, keeps_connection=keep and (chunked or length is not None)
     )
+
+
+def _field(name: bytes) -> bytes:
+    """Return the name of a header field in small letters."""
+    if _name(name) is None:
+        raise MalformedAnswerError
+    return name.lower()

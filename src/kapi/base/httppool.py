@@ -47,6 +47,14 @@ class _Kept:
         self.in_use = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
+    def pop_idle(self) -> Connection | None:
+        """Take a connection that is idle and open."""
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
     def wake(self) -> None:
         """Let the next one in line look again."""
         while self.waiting:
@@ -67,6 +75,16 @@ class Pool:
         self._all_lost: asyncio.Future[None] | None = None
         self._connecting = Connecting()
 
+    def take_idle(self, site: Site) -> Connection | None:
+        """A connection that is idle; None if there is none, or it is not the caller's turn."""
+        kept = self._sites.get(site)
+        if kept is None or kept.in_use >= MAX_PER_SITE:
+            return None
+        connection = kept.pop_idle()
+        if connection is not None:
+            kept.in_use += 1
+        return connection
+
     async def take(self, site: Site) -> Connection:
         """A connection that is idle, or a new one; its `idle_since` is 0 when it is new.
 
@@ -86,10 +104,9 @@ class Pool:
                     kept.wake()
                 raise
         kept.in_use += 1
-        while kept.idle:
-            connection = kept.idle.pop()
-            if connection.is_open:
-                return connection
+        connection = kept.pop_idle()
+        if connection is not None:
+            return connection
         try:
             return await self._connect(site)
         except BaseException:

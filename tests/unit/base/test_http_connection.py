@@ -11,6 +11,7 @@ from kapi.base.httpconnection import (
     AnswerTooLargeError,
     Connection,
     ConnectionClosedError,
+    DeadlineExceededError,
     MalformedAnswerError,
 )
 
@@ -183,3 +184,43 @@ def test_what_arrives_between_requests_closes_the_connection():
         assert wire.sent == b""
 
     asyncio.run(main())
+
+
+def test_an_answer_that_is_not_whole_in_time_fails_and_closes_the_connection():
+    async def main():
+        loop = asyncio.get_running_loop()
+        connection = Connection(lambda lost: None)
+        connection.connection_made(Wire())
+        task = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", LIMIT, until=loop.time() + 0.01))
+        await asyncio.sleep(0)
+        connection.data_received(HEAD + b"Content-Length: 5\r\n\r\nhel")
+        await asyncio.wait([task])
+        assert type(task.exception()) is DeadlineExceededError
+        assert connection.has_begun
+        assert not connection.is_open
+
+    asyncio.run(main())
+
+
+def test_the_deadline_of_an_exchange_does_not_concern_the_next_one():
+    async def main():
+        loop = asyncio.get_running_loop()
+        connection = Connection(lambda lost: None)
+        connection.connection_made(Wire())
+        for until in (loop.time() + 0.01, loop.time() + 60):
+            task = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", LIMIT, until=until))
+            await asyncio.sleep(0)
+            if until > loop.time() + 1:
+                await asyncio.wait([task], timeout=0.03)
+            connection.data_received(HEAD + b"Content-Length: 5\r\n\r\nhello")
+            assert (await task).body == b"hello"
+        assert connection.is_open
+        connection.connection_lost(None)
+
+    asyncio.run(main())
+
+
+def test_an_answer_larger_than_its_limit_in_one_piece_has_begun():
+    task, connection = exchange(HEAD + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1) + b"x" * (LIMIT + 1))
+    assert type(task.exception()) is AnswerTooLargeError
+    assert connection.has_begun

@@ -13,10 +13,10 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kapi.api.errors import BadRequest
+from kapi.base.deadline import Deadline
 from kapi.base.tls import client_certificates
 from kapi.server.transport import wire
 from kapi.server.transport.arrival import Arrival
-from kapi.server.transport.deadline import Deadline
 from kapi.server.transport.framing import BODY, HEAD, IDLE, Refusal, RequestReader
 from kapi.server.transport.limits import KIB
 from kapi.server.transport.memory import REQUEST, peer_name

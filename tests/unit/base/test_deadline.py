@@ -2,7 +2,7 @@
 
 from math import inf
 
-from kapi.server.transport.deadline import Deadline
+from kapi.base.deadline import Deadline
 
 
 class Timer:
