@@ -90,7 +90,8 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             raise ConnectionClosedError
         self._limit, self._interim, self._answer = limit, 0, None
-        self._waiter = waiter = self._loop.create_future()
+        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiter = waiter
         # Not asyncio.timeout, which sets and cancels a timer for each call. The timer of a connection stays set.
         self._deadline.set(until)
         try:

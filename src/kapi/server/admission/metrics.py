@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,37 +21,47 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
-_BOUNDS: Final = (*map(str, BUCKETS), "+Inf")
 _now = time.perf_counter
 
 
-class _Times:
+class Times:
     """The durations with one set of labels."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("_bounds", "_counts", "total")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS) + 1)
+    def __init__(self, bounds: tuple[float, ...] = BUCKETS) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
+    @property
+    def number(self) -> int:
+        """The number of durations."""
+        return sum(self._counts)
+
     def add(self, seconds: float) -> None:
-        self.counts[0 if seconds <= BUCKETS[0] else bisect_left(BUCKETS, seconds)] += 1
+        """Count a duration."""
+        bounds = self._bounds
+        self._counts[0 if seconds <= bounds[0] else bisect_left(bounds, seconds)] += 1
         self.total += seconds
 
+    def join(self, other: Times) -> None:
+        """Count the durations of another one, which has the same bounds."""
+        self._counts = [own + more for own, more in zip(self._counts, other._counts, strict=True)]
+        self.total += other.total
+
     def cumulative(self) -> list[tuple[str, float]]:
-        buckets, count = [], 0
-        for bound, number in zip(_BOUNDS, self.counts, strict=True):
-            count += number
-            buckets.append((bound, float(count)))
-        return buckets
+        """Return the number of durations up to each bound."""
+        bounds = (*map(floatToGoString, self._bounds), "+Inf")
+        return [(bound, float(count)) for bound, count in zip(bounds, accumulate(self._counts), strict=True)]
 
 
 class AdmissionMetrics(Collector):
     """Durations by plug-in and by step. A step is all mutating, or all validating, plug-ins of one write."""
 
     def __init__(self) -> None:
-        self._plugins: dict[tuple[str, str, str, str], _Times] = {}
-        self._steps: dict[tuple[str, str, str], _Times] = {}
+        self._plugins: dict[tuple[str, str, str, str], Times] = {}
+        self._steps: dict[tuple[str, str, str], Times] = {}
 
     def admitted(self, name: str, step: str, operation: str, started: float) -> float:
         """Count a plug-in that let the write pass; returns the time now."""
@@ -57,7 +69,7 @@ class AdmissionMetrics(Collector):
         key = (name, step, operation, "false")
         times = self._plugins.get(key)
         if times is None:
-            times = self._plugins[key] = _Times()
+            times = self._plugins[key] = Times()
         times.add(now - started)
         return now
 
@@ -69,14 +81,14 @@ class AdmissionMetrics(Collector):
         """Count the plug-in that refused the write, and its step."""
         now = _now()
         key = (name, step, operation, "true")
-        self._plugins.setdefault(key, _Times()).add(now - started)
+        self._plugins.setdefault(key, Times()).add(now - started)
         self._step(step, operation, "true").add(now - began)
 
-    def _step(self, step: str, operation: str, rejected: str) -> _Times:
+    def _step(self, step: str, operation: str, rejected: str) -> Times:
         key = (step, operation, rejected)
         times = self._steps.get(key)
         if times is None:
-            times = self._steps[key] = _Times()
+            times = self._steps[key] = Times()
         return times
 
     def collect(self) -> Iterable[Metric]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
+from kapi.codec.json import encode
 from kapi.registry.deletion import DeleteOptions
 from kapi.registry.request import CONNECT, CREATE, DELETE
 from kapi.server.admission.matching import NAMESPACES, namespace_of
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
     from kapi.registry.request import Write
     from kapi.registry.resource import Resource
 
+    _Named = tuple[str, str, str]
+    """The group, version and name of a resource."""
+
+_RESOURCE: Final = ("group", "version", "resource")
+
 
 def admission_request(
     write: Write, obj: Mapping[str, Any] | None, resource: Resource, kind: GroupVersionKind
@@ -23,14 +30,8 @@ def admission_request(
 
     `resource` and `kind` are those that a rule matched: the request's own, or another version.
     """
-    own = write.resource
-    request: dict[str, Any] = {
-        "kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-        "resource": _resource(resource),
-        "subResource": write.subresource,
-        "requestKind": {"group": write.kind.group, "version": write.kind.version, "kind": write.kind.kind},
-        "requestResource": _resource(own),
-        "requestSubResource": write.subresource,
+    request = {
+        **_kinds(_named(write.resource), write.kind, write.subresource, _named(resource), kind),
         "name": admitted_name(write, obj),
         "namespace": namespace_of(write),
         "operation": write.operation,
@@ -41,8 +42,47 @@ def admission_request(
     return {key: value for key, value in request.items() if value != ""}
 
 
-def _resource(resource: Resource) -> dict[str, str]:
-    return {"group": resource.group, "version": resource.version, "resource": resource.resource}
+def encode_request(write: Write, obj: Mapping[str, Any] | None, resource: Resource, kind: GroupVersionKind) -> bytes:
+    """Return the JSON of `admission_request` as it continues after the uid: `","kind":…,"options":…`.
+
+    What depends on the kind of request alone is encoded once for all of them.
+    """
+    name, namespace = admitted_name(write, obj), namespace_of(write)
+    kinds = _encoded_kinds(_named(write.resource), write.kind, write.subresource, _named(resource), kind)
+    parts = [b'",', kinds]
+    if name:
+        parts += b',"name":', encode(name)
+    if namespace:
+        parts += b',"namespace":', encode(namespace)
+    parts += b',"operation":', encode(write.operation), b',"userInfo":', encode(write.user.info())
+    parts += b',"dryRun":true' if write.dry_run else b',"dryRun":false', b',"options":', encode(request_options(write))
+    return b"".join(parts)
+
+
+# By names, not by resources: those of definitions that are gone should not be kept in memory.
+@lru_cache(maxsize=1024)
+def _encoded_kinds(
+    own: _Named, own_kind: GroupVersionKind, subresource: str, resource: _Named, kind: GroupVersionKind
+) -> bytes:
+    shown = _kinds(own, own_kind, subresource, resource, kind)
+    return encode({key: value for key, value in shown.items() if value != ""})[1:-1]
+
+
+def _kinds(
+    own: _Named, own_kind: GroupVersionKind, subresource: str, resource: _Named, kind: GroupVersionKind
+) -> dict[str, Any]:
+    return {
+        "kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "resource": dict(zip(_RESOURCE, resource, strict=True)),
+        "subResource": subresource,
+        "requestKind": {"group": own_kind.group, "version": own_kind.version, "kind": own_kind.kind},
+        "requestResource": dict(zip(_RESOURCE, own, strict=True)),
+        "requestSubResource": subresource,
+    }
+
+
+def _named(resource: Resource) -> _Named:
+    return resource.group, resource.version, resource.resource
 
 
 def admitted_name(write: Write, obj: Mapping[str, Any] | None) -> str:

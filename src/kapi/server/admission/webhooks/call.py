@@ -16,10 +16,10 @@ from kapi.api.limits import MIB, OFF_LOOP_BYTES
 from kapi.base.http import OutboundError
 from kapi.codec import json
 from kapi.registry.uid import new_uid
-from kapi.server.admission.request import admission_request
+from kapi.server.admission.request import encode_request
 from kapi.server.admission.webhooks.configurations import NO_SIDE_EFFECTS
 from kapi.server.admission.webhooks.errors import UNAVAILABLE, CallFailed, InvalidResponse
-from kapi.server.admission.webhooks.review import VERSIONS, encode_review, read_response
+from kapi.server.admission.webhooks.review import encode_review, read_plain_response, read_response
 from kapi.server.webhooks.answer import Refused, document
 from kapi.server.webhooks.destination import destination
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES: Final = 8 * MIB
 """Enough for a patch that replaces the largest object, in base64."""
+OK: Final = 200
 DEADLINE: Final = "context deadline exceeded"
 NO_AUTHORITY: Final = "unable to load root certificates"
 """The beginning of what is said of a caBundle that cannot be used."""
@@ -61,12 +62,12 @@ class Caller:
         """
         webhook, match = candidate.webhook, candidate.match
         _check_dry_run(webhook, write)
-        version = next((one for one in webhook.review_versions if one in VERSIONS), "")
+        version = webhook.review_version
         if not version:
             why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)"
             raise CallFailed(webhook, f"could not create admission objects: {why}", BadRequest.code)
         uid = new_uid()
-        request = admission_request(write, objects.obj, match.resource, match.kind)
+        request = encode_request(write, objects.obj, match.resource, match.kind)
         review = encode_review(version, uid, request, objects.encoded, objects.encoded_old)
         return await self._response(webhook, review, version, uid, mutating=mutating)
 
@@ -85,6 +86,10 @@ class Caller:
             )
             code = answer.status if answer.status >= 300 else UNAVAILABLE
             if len(answer.body) < OFF_LOOP_BYTES:
+                if answer.status == OK:
+                    response = read_plain_response(answer.body, version, uid, mutating=mutating)
+                    if response is not None:
+                        return response
                 return read_response(document(answer), version, uid, mutating=mutating)
             found = await asyncio.to_thread(document, answer)
             return await asyncio.to_thread(read_response, found, version, uid, mutating=mutating)

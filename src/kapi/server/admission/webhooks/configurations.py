@@ -13,6 +13,7 @@ from kapi.api.limits import OFF_LOOP_BYTES, OFF_LOOP_EXPRESSIONS
 from kapi.base.offloop import Computed, off_loop
 from kapi.server.admission.matching import GROUP, RequestKind, ResourceRules, Selectors, is_exempt
 from kapi.server.admission.webhooks.functions import CONFIGURATION
+from kapi.server.admission.webhooks.review import VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ class Webhook:
         "is_reinvoked",
         "match_conditions",
         "name",
-        "review_versions",
+        "review_version",
         "rules",
         "seconds",
         "selectors",
@@ -62,7 +63,9 @@ class Webhook:
         self.ignores_failure = webhook.get("failurePolicy") == "Ignore"
         self.seconds: int = webhook.get("timeoutSeconds") or DEFAULT_SECONDS
         self.side_effects: str | None = webhook.get("sideEffects")
-        self.review_versions: list[str] = webhook.get("admissionReviewVersions") or []
+        accepted = webhook.get("admissionReviewVersions") or ()
+        self.review_version: str = next((one for one in accepted if one in VERSIONS), "")
+        """The version of the reviews that it is sent; empty if it accepts none that there is."""
         self.is_reinvoked = webhook.get("reinvocationPolicy") == "IfNeeded"
         self.client_config: Object = webhook.get("clientConfig") or {}
         self.function: Function | None = None

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Gauge
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from kapi.server.admission.metrics import Times
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from collections.abc import Iterable
+
+    from prometheus_client import CollectorRegistry, Metric
 
 BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10, 25)
 MAX_CODE: Final = 600
@@ -23,28 +29,15 @@ DENIED: Final = "no_error"
 _PREFIX: Final = "apiserver_admission_webhook"
 
 
-class WebhookMetrics:
-    """Calls, their outcomes and durations, by the name of the webhook."""
+_TOLD: Final = {False: "false", True: "true"}
+
+
+class WebhookMetrics(Collector):
+    """Calls, their outcomes and durations, by the name of the webhook. Calls are counted in plain lists."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._names: set[str] = set()
-        self._series: dict[tuple[str, str, str, int, bool], tuple[Counter, Histogram]] = {}
-        self._seconds = Histogram(
-            f"{_PREFIX}_admission_duration_seconds",
-            "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and "
-            "API resource and type (validate or admit).",
-            ("name", "type", "operation", "rejected"),
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self._requests = Counter(
-            f"{_PREFIX}_request",
-            "Admission webhook request total, identified by name and broken out for each admission type (validating or "
-            "admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP "
-            "status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
-            ("name", "type", "operation", "code", "rejected"),
-            registry=registry,
-        )
+        self._calls: dict[tuple[str, str, str, int, bool], Times] = {}
         # The client library appends `_total` to the names of counters, which these two do not have in Kubernetes.
         self._rejections = Gauge(
             f"{_PREFIX}_rejection_count",
@@ -62,21 +55,40 @@ class WebhookMetrics:
             ("name", "type"),
             registry=registry,
         )
+        registry.register(self)
 
     def called(self, name: str, step: str, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
         """Count a call."""
         key = (self._name(name), step, operation, min(code, MAX_CODE), rejected)
-        series = self._series.get(key)
-        if series is None:
-            series = self._series[key] = self._new_series(*key)
-        requests, durations = series
-        requests.inc()
-        durations.observe(seconds)
+        times = self._calls.get(key)
+        if times is None:
+            times = self._calls[key] = Times(BUCKETS)
+        times.add(seconds)
 
-    def _new_series(self, name: str, step: str, operation: str, code: int, rejected: bool) -> tuple[Counter, Histogram]:
-        told = "true" if rejected else "false"
-        requests = self._requests.labels(name, step, operation, str(code), told)
-        return requests, self._seconds.labels(name, step, operation, told)
+    def collect(self) -> Iterable[Metric]:
+        """Return the calls, which are counted here, as series."""
+        requests = CounterMetricFamily(
+            f"{_PREFIX}_request",
+            "Admission webhook request total, identified by name and broken out for each admission type (validating or "
+            "admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP "
+            "status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+            labels=("name", "type", "operation", "code", "rejected"),
+        )
+        durations = HistogramMetricFamily(
+            f"{_PREFIX}_admission_duration_seconds",
+            "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and "
+            "API resource and type (validate or admit).",
+            labels=("name", "type", "operation", "rejected"),
+        )
+        # The durations do not tell calls of different codes apart.
+        joined: dict[tuple[str, str, str, bool], Times] = {}
+        for (name, step, operation, code, rejected), times in self._calls.items():
+            requests.add_metric((name, step, operation, str(code), _TOLD[rejected]), times.number)
+            joined.setdefault((name, step, operation, rejected), Times(BUCKETS)).join(times)
+        for (name, step, operation, rejected), times in joined.items():
+            durations.add_metric((name, step, operation, _TOLD[rejected]), times.cumulative(), times.total)
+        yield requests
+        yield durations
 
     def rejected(self, name: str, step: str, operation: str, error_type: str, code: int) -> None:
         """Count a request that was refused because of a webhook."""

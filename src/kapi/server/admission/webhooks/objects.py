@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.codec import json
 from kapi.server.admission.versions import in_version
@@ -13,6 +11,9 @@ if TYPE_CHECKING:
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.request import Write
     from kapi.server.admission.matching import ResourceMatch
+    from kapi.server.admission.webhooks.configurations import Webhook
+
+_NONE: Final = (None, None)
 
 
 class Versioned(NamedTuple):
@@ -20,8 +21,8 @@ class Versioned(NamedTuple):
 
     obj: Object | None
     old: Object | None
-    encoded: msgspec.Raw | None
-    encoded_old: msgspec.Raw | None
+    encoded: bytes | None
+    encoded_old: bytes | None
 
 
 class AdmittedObjects:
@@ -31,24 +32,26 @@ class AdmittedObjects:
         self.write = write
         self.obj = obj
         self.old = old
-        self._objects: dict[GroupVersionKind, tuple[Object, msgspec.Raw]] = {}
-        self._old_objects: dict[GroupVersionKind, tuple[Object, msgspec.Raw]] = {}
+        self._objects: dict[GroupVersionKind, tuple[Object, bytes]] = {}
+        self._old_objects: dict[GroupVersionKind, tuple[Object, bytes]] = {}
+
+    def are_selected_by(self, webhook: Webhook) -> bool:
+        """Return True if the selectors of a webhook select the objects as they are now."""
+        return webhook.selectors.match(self.write, self.obj, self.old)
 
     async def at(self, match: ResourceMatch) -> Versioned:
         """Return the objects as the kind that a rule matched."""
-        obj, encoded = await self._at(match, self.obj, self._objects)
-        old, encoded_old = await self._at(match, self.old, self._old_objects)
+        obj, encoded = _NONE if self.obj is None else await self._at(match, self.obj, self._objects)
+        old, encoded_old = _NONE if self.old is None else await self._at(match, self.old, self._old_objects)
         return Versioned(obj, old, encoded, encoded_old)
 
     async def _at(
-        self, match: ResourceMatch, obj: Object | None, known: dict[GroupVersionKind, tuple[Object, msgspec.Raw]]
-    ) -> tuple[Object | None, msgspec.Raw | None]:
-        if obj is None:
-            return None, None
+        self, match: ResourceMatch, obj: Object, known: dict[GroupVersionKind, tuple[Object, bytes]]
+    ) -> tuple[Object, bytes]:
         found = known.get(match.kind)
         if found is None:
             versioned = await in_version(self.write, obj, match.resource, match.kind)
-            found = known[match.kind] = versioned, msgspec.Raw(json.encode(versioned))
+            found = known[match.kind] = versioned, json.encode(versioned)
         return found
 
     def replace(self, obj: Object) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kapi.api.errors import InternalError, RequestEntityTooLarge
 from kapi.api.limits import OFF_LOOP_BYTES
@@ -17,6 +18,9 @@ from kapi.server.admission.versions import decoded
 if TYPE_CHECKING:
     from kapi.api.meta import Object
     from kapi.server.admission.matching import ResourceMatch
+
+SHORT_PATCH: Final = 4096
+"""The size of patches up to which their decoded form is remembered."""
 
 
 class UndecodablePatch(Exception):
@@ -38,7 +42,15 @@ class PatchOperations(NamedTuple):
 
 
 def decode_patch(patch: bytes) -> PatchOperations:
-    """Return the operations of a patch; none for an empty list, or null."""
+    """Return the operations of a patch; none for an empty list, or null.
+
+    A webhook that adds a label sends the same patch again and again, so short ones are remembered. They are not changed
+    by being applied.
+    """
+    return _remembered(patch) if len(patch) <= SHORT_PATCH else _decode_patch(patch)
+
+
+def _decode_patch(patch: bytes) -> PatchOperations:
     try:
         operations = json.decode(patch)
         return PatchOperations(operations or [], jsonpatch.decode_operations(operations, typed=False))
@@ -46,6 +58,9 @@ def decode_patch(patch: bytes) -> PatchOperations:
         raise UndecodablePatch(str(error)) from None
     except RequestEntityTooLarge as error:
         raise UndecodablePatch(error.message) from None
+
+
+_remembered = lru_cache(maxsize=256)(_decode_patch)
 
 
 async def apply_patch(obj: Object, operations: list[jsonpatch.Operation], match: ResourceMatch, size: int) -> Patched:
@@ -68,6 +83,43 @@ def _apply(obj: Object, operations: list[jsonpatch.Operation], match: ResourceMa
         raise InternalError.of(str(error)) from None
     except RequestEntityTooLarge as error:
         raise InternalError.of(error.message) from None
-    # What did not change is shared with the object, and decoding changes in place.
-    patched = decoded(copy_of(patched), match.resource, match.kind)
+    resource = match.resource
+    is_decoded = resource.custom is None and resource.from_hub is None and match.kind == resource.gvk
+    if is_decoded and isinstance(patched, dict) and isinstance(patched.get("metadata"), dict):
+        patched = _decode_touched(patched, obj, match)
+    else:
+        # What did not change is shared with the object, and decoding changes in place.
+        patched = decoded(copy_of(patched), resource, match.kind)
     return Patched(patched, patched != obj)
+
+
+def _decode_touched(patched: Object, obj: Object, match: ResourceMatch) -> Object:
+    """Decode those fields of an object, and of its metadata, that a patch has touched.
+
+    The others, which it shares with the object, have been decoded with the request: a label would else cost as much as
+    the largest field.
+    """
+    metadata = _touched(patched["metadata"], obj.get("metadata") or {})
+    part = {**_touched(patched, obj), "metadata": metadata}
+    part |= {key: patched[key] for key in ("kind", "apiVersion") if key in patched}
+    found = decoded(copy_of(part), match.resource, match.kind)
+    found["metadata"] = _joined(patched["metadata"], metadata, found["metadata"])
+    # The head of an encoded object is these two, in this order.
+    return {"kind": found["kind"], "apiVersion": found["apiVersion"], **_joined(patched, part, found)}
+
+
+def _touched(patched: Object, obj: Object) -> Object:
+    # Decoding removes what is empty.
+    return {key: value for key, value in patched.items() if not value or obj.get(key) is not value}
+
+
+def _joined(patched: Object, touched: Object, found: Object) -> Object:
+    """Return a patched map with the fields that were touched as decoding has left them, if it has."""
+    joined = {
+        key: found[key] if key in touched else value
+        for key, value in patched.items()
+        if key in found or key not in touched
+    }
+    for key in found.keys() - joined.keys():
+        joined[key] = found[key]
+    return joined

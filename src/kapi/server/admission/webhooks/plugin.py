@@ -31,7 +31,7 @@ from kapi.server.admission.webhooks.patch import UndecodablePatch, apply_patch, 
 from kapi.server.admission.webhooks.review import JSON_PATCH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -111,19 +111,11 @@ class _WebhookPlugin:
             found = self._candidates[key] = self._configurations.candidates(*key)
         return found
 
-    async def _called(self, objects: AdmittedObjects) -> AsyncIterator[Candidate]:
-        """The webhooks to call. With very many, other requests are served in between."""
-        write = objects.write
-        for number, candidate in enumerate(self._candidates_of(write.operation, write.resource, write.subresource), 1):
-            if await self._should_call(candidate, objects):
-                yield candidate
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+    def _candidates_for(self, write: Write) -> tuple[Candidate, ...]:
+        return self._candidates_of(write.operation, write.resource, write.subresource)
 
-    async def _should_call(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
+    async def _meets_conditions(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
         webhook, write = candidate.webhook, objects.write
-        if not webhook.selectors.match(write, objects.obj, objects.old):
-            return False
         if not webhook.conditions:
             return True
         # Imported and compiled here: most servers have no conditions, and the expression language is large.
@@ -236,9 +228,16 @@ class MutatingWebhooks(_WebhookPlugin):
         if reinvocation.is_second and state.reinvocable and state.last != obj:
             state.changed()  # Another plug-in has changed the object since.
         objects = AdmittedObjects(write, obj, old)
-        async for candidate in self._called(objects):
+        for number, candidate in enumerate(self._candidates_for(write), 1):
             webhook = candidate.webhook
-            if reinvocation.is_second and webhook.uid not in state.due:
+            is_due = not reinvocation.is_second or webhook.uid in state.due
+            # Conditions are evaluated in the second run as well, as in Kubernetes: they may fail on a changed object.
+            if is_due or webhook.conditions:
+                is_called = objects.are_selected_by(webhook) and await self._meets_conditions(candidate, objects)
+                is_due = is_due and is_called
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not is_due:
                 continue
             changed = await self._invoke(candidate, objects, state, second=reinvocation.is_second)
             if changed:
@@ -294,7 +293,7 @@ class MutatingWebhooks(_WebhookPlugin):
             raise InternalError.of(f'admission webhook "{webhook.name}" {why}')
         if response.patch_type != JSON_PATCH:
             raise CallFailed(webhook, f'unsupported patch type "{response.patch_type}"', 400)
-        size = len(response.patch) + len(bytes(versioned.encoded))
+        size = len(response.patch) + len(versioned.encoded)
         patched = await apply_patch(versioned.obj, operations.decoded, match, size)
         shown = [dict(sorted(one.items())) for one in operations.sent if one]
         self._annotate(candidate, write, annotation, {"patch": shown, "patchType": JSON_PATCH})
@@ -328,7 +327,12 @@ class ValidatingWebhooks(_WebhookPlugin):
     async def validate(self, write: Write, obj: Object | None, old: Object | None) -> None:
         """Call the webhooks that match, at the same time."""
         objects = AdmittedObjects(write, obj, old)
-        called = [(candidate, await objects.at(candidate.match)) async for candidate in self._called(objects)]
+        called = []
+        for number, candidate in enumerate(self._candidates_for(write), 1):
+            if objects.are_selected_by(candidate.webhook) and await self._meets_conditions(candidate, objects):
+                called.append((candidate, await objects.at(candidate.match)))
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         if len(called) == 1:
             refusals = [await self._invoke(0, *called[0], write)]
         else:

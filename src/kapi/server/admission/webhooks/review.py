@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from kapi.api.go.text import quote
 from kapi.api.go.types import json_type, unmarshal_error
-from kapi.codec import json
 from kapi.schema.builtin.typed import TypeMismatch, kind_schema
 from kapi.server.admission.webhooks.errors import InvalidResponse
 from kapi.server.webhooks.answer import Refused, check_kind, field
@@ -28,7 +27,12 @@ KIND: Final = "AdmissionReview"
 VERSIONS: Final = ("v1", "v1beta1")
 JSON_PATCH: Final = "JSONPatch"
 
-_NULL: Final = msgspec.Raw(b"null")
+_NULL: Final = b"null"
+_HEADS: Final = {
+    version: f'{{"kind":"{KIND}","apiVersion":"{GROUP}/{version}","request":{{"uid":"'.encode() for version in VERSIONS
+}
+"""The beginning of a review, up to the uid of its request."""
+_INT32: Final = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
 _is_base64 = re.compile(r"[A-Za-z0-9+/\r\n]*=*[\r\n=]*").fullmatch
 _not_base64 = re.compile(r"[^A-Za-z0-9+/\r\n]").search
 
@@ -44,17 +48,65 @@ class AdmissionResponse(NamedTuple):
     warnings: list[str]
 
 
-def encode_review(
-    version: str, uid: str, request: dict[str, Any], obj: msgspec.Raw | None, old: msgspec.Raw | None
-) -> bytes:
-    """Return the review that asks about a request; the objects are encoded already."""
-    return json.encode(
-        {
-            "kind": KIND,
-            "apiVersion": f"{GROUP}/{version}",
-            "request": {"uid": uid, **request, "object": obj or _NULL, "oldObject": old or _NULL},
-        }
-    )
+def encode_review(version: str, uid: str, request: bytes, obj: bytes | None, old: bytes | None) -> bytes:
+    """Return the review that asks about a request, of which `encode_request` has made the part after the uid.
+
+    The objects are encoded already, and are not copied more often than once: they are most of a review.
+    """
+    head = _HEADS[version]
+    return b"".join((head, uid.encode(), request, b',"object":', obj or _NULL, b',"oldObject":', old or _NULL, b"}}"))
+
+
+class _PlainListMeta(msgspec.Struct, forbid_unknown_fields=True):
+    """The metadata of a Status, which is empty."""
+
+
+class _PlainStatus(msgspec.Struct, forbid_unknown_fields=True):
+    metadata: _PlainListMeta | None = None
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: Annotated[int, _INT32] = 0
+
+
+class _PlainResponse(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    uid: str
+    allowed: bool
+    patch: bytes = b""
+    patch_type: str | None = None
+    status: _PlainStatus | None = None
+    audit_annotations: dict[str, str] = {}
+    warnings: list[str] = []
+
+
+class _PlainReview(msgspec.Struct, forbid_unknown_fields=True):
+    kind: str
+    api_version: str = msgspec.field(name="apiVersion")
+    response: _PlainResponse
+
+
+_decode_plain = msgspec.json.Decoder(_PlainReview).decode
+
+
+def read_plain_response(body: bytes, version: str, uid: str, *, mutating: bool) -> AdmissionResponse | None:
+    """Return an answer that allows a request and is as most are, which is read in one go; None for any other.
+
+    None says nothing about an answer: `read_response` reads those of every form, and knows what is wrong with one.
+    """
+    try:
+        review = _decode_plain(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    response = review.response
+    is_asked = version == "v1" and review.kind == KIND and review.api_version == f"{GROUP}/v1" and response.uid == uid
+    if not is_asked or not response.allowed:
+        return None
+    # A patch has a type, and is for mutating webhooks only.
+    patch = response.patch
+    if response.patch_type != (JSON_PATCH if patch else None) or (patch and not mutating):
+        return None
+    warnings = [text for text in response.warnings if text]
+    return AdmissionResponse(True, None, patch, response.patch_type or "", response.audit_annotations, warnings)
 
 
 def read_response(review: Object, version: str, uid: str, *, mutating: bool) -> AdmissionResponse:
