@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_HEAD: Final = 64 * 1024
+SHORT_HEAD: Final = 512
+"""The size of heads up to which they are remembered: the answers of one second are often alike."""
 MAX_CHUNK_LINE: Final = 1024
 MAX_INTERIM: Final = 8
 """Interim answers (1xx) before the final one."""
@@ -149,7 +152,7 @@ class Connection(asyncio.Protocol):
         end = data.find(b"\r\n\r\n", 0, MAX_HEAD + 4)
         if end < 0:
             return False
-        head = _read_head(data[:end])
+        head = _read_short_head(data[:end]) if end <= SHORT_HEAD else _read_head(data[:end])
         if head.status < 200 or head.length is None or head.chunked or head.length != len(data) - end - 4:
             return False
         if head.length > self._limit:
@@ -316,6 +319,9 @@ def _read_head(head: bytes) -> _Head:
     return _Head(
         status, content_type, length, chunked=chunked, keeps_connection=keep and (chunked or length is not None)
     )
+
+
+_read_short_head = lru_cache(maxsize=256)(_read_head)
 
 
 def _field(name: bytes) -> bytes:

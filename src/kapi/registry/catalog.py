@@ -7,7 +7,7 @@ it (`Lookup`).
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from kapi.api.meta import GroupResource
@@ -102,8 +102,7 @@ class Catalog:
 
     def store(self, resource: str) -> Store:
         """A store by its `GroupResource` text: `pods`, `leases.coordination.k8s.io`."""
-        name, _, group = resource.partition(".")
-        return self._stores[GroupResource(group, name)]
+        return self._stores[_group_resource(resource)]
 
     # -- Lookup, for rules that span kinds --------------------------------------------------------------------------
 
@@ -232,6 +231,12 @@ class Catalog:
 
     def _reader(self, prefix: str) -> Reader:
         return self._readers.get(prefix) or CustomReader()
+
+
+@lru_cache(maxsize=256)
+def _group_resource(text: str) -> GroupResource:
+    name, _, group = text.partition(".")
+    return GroupResource(group, name)
 
 
 def _no_webhooks(name: str, conversion: Object) -> Converter:

@@ -62,14 +62,18 @@ def _group(group: str) -> str:
 
 def resource_prefix(group: str, resource: str, namespace: str = "") -> str:
     """The prefix of all objects of a resource, or of those in one namespace. Always ends with `/`."""
-    prefix = _prefix(group, resource)
-    return f"{prefix}{_segment('namespace', namespace)}/" if namespace else prefix
+    return _namespace_prefix(group, resource, namespace) if namespace else _prefix(group, resource)
 
 
-# Every read and write of an object needs it; groups and resources are those that are served.
+# Every read and write of an object needs them; groups and resources are those that are served.
 @lru_cache(maxsize=4096)
 def _prefix(group: str, resource: str) -> str:
     return f"{ROOT}{_group(group)}/{_segment('resource', resource)}/"
+
+
+@lru_cache(maxsize=4096)
+def _namespace_prefix(group: str, resource: str, namespace: str) -> str:
+    return f"{_prefix(group, resource)}{_segment('namespace', namespace)}/"
 
 
 def object_key(group: str, resource: str, namespace: str, name: str) -> str:

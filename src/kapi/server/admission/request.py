@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kapi.codec.json import encode
 from kapi.registry.deletion import DeleteOptions
-from kapi.registry.request import CONNECT, CREATE, DELETE
+from kapi.registry.request import CONNECT, CREATE, DELETE, WriteOptions
 from kapi.server.admission.matching import NAMESPACES, namespace_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     """The group, version and name of a resource."""
 
 _RESOURCE: Final = ("group", "version", "resource")
+_NO_OPTIONS: Final = WriteOptions()
+_ENCODED_NO_OPTIONS: Final = b'{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}'
+"""The options of a creation without any, which most are."""
 
 
 def admission_request(
@@ -54,9 +57,15 @@ def encode_request(write: Write, obj: Mapping[str, Any] | None, resource: Resour
         parts += b',"name":', encode(name)
     if namespace:
         parts += b',"namespace":', encode(namespace)
-    parts += b',"operation":', encode(write.operation), b',"userInfo":', encode(write.user.info())
-    parts += b',"dryRun":true' if write.dry_run else b',"dryRun":false', b',"options":', encode(request_options(write))
+    parts += b',"operation":"', write.operation.encode(), b'","userInfo":', write.user.encoded_info()
+    parts += b',"dryRun":true' if write.dry_run else b',"dryRun":false', b',"options":', _encoded_options(write)
     return b"".join(parts)
+
+
+def _encoded_options(write: Write) -> bytes:
+    if write.operation == CREATE and write.options == _NO_OPTIONS:
+        return _ENCODED_NO_OPTIONS
+    return encode(request_options(write))
 
 
 # By names, not by resources: those of definitions that are gone should not be kept in memory.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from kapi.api.errors import InternalError, RequestEntityTooLarge
 from kapi.api.limits import OFF_LOOP_BYTES
@@ -35,9 +37,10 @@ class Patched(NamedTuple):
 
 
 class PatchOperations(NamedTuple):
-    """The operations of a patch, as the webhook sent them and as they are applied."""
+    """The operations of a patch, as they are shown and as they are applied."""
 
-    sent: list[Any]
+    shown: msgspec.Raw
+    """JSON of them without those that are empty, the fields of each in order."""
     decoded: list[jsonpatch.Operation]
 
 
@@ -53,7 +56,9 @@ def decode_patch(patch: bytes) -> PatchOperations:
 def _decode_patch(patch: bytes) -> PatchOperations:
     try:
         operations = json.decode(patch)
-        return PatchOperations(operations or [], jsonpatch.decode_operations(operations, typed=False))
+        found = jsonpatch.decode_operations(operations, typed=False)
+        shown = json.encode([dict(sorted(one.items())) for one in operations or () if one])
+        return PatchOperations(msgspec.Raw(shown), found)
     except (DecodeError, PatchDecodeError) as error:
         raise UndecodablePatch(str(error)) from None
     except RequestEntityTooLarge as error:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.api import names
 from kapi.api.errors import ApiError, Forbidden, InternalError
@@ -286,7 +287,7 @@ class MutatingWebhooks(_WebhookPlugin):
             operations = decode_patch(response.patch)
         except UndecodablePatch as error:
             raise CallFailed(webhook, f"received undecodable patch in webhook response: {error}") from None
-        if not operations.sent:
+        if not operations.decoded:
             return False
         if versioned.obj is None or versioned.encoded is None:
             why = "attempted to modify the object, which is not supported for this operation"
@@ -295,20 +296,22 @@ class MutatingWebhooks(_WebhookPlugin):
             raise CallFailed(webhook, f'unsupported patch type "{response.patch_type}"', 400)
         size = len(response.patch) + len(versioned.encoded)
         patched = await apply_patch(versioned.obj, operations.decoded, match, size)
-        shown = [dict(sorted(one.items())) for one in operations.sent if one]
-        self._annotate(candidate, write, annotation, {"patch": shown, "patchType": JSON_PATCH})
+        named = {"configuration": webhook.configuration, "webhook": webhook.name}
+        shown = json.encode({**named, "patch": operations.shown, "patchType": JSON_PATCH})
+        annotate(write, annotation, shown.decode())
         changed = patched.changed or (not state.is_patched and _has_new_owners(objects))
         state.is_patched = True
         objects.replace(await in_store(write, patched.obj, match.resource, match.kind))
         return changed
 
     def _annotate_mutation(self, candidate: Candidate, write: Write, place: str, *, mutated: bool) -> None:
-        self._annotate(candidate, write, f"{MUTATION}{place}", {"mutated": mutated})
-
-    def _annotate(self, candidate: Candidate, write: Write, key: str, value: dict[str, Any]) -> None:
         webhook = candidate.webhook
-        told = json.encode({"configuration": webhook.configuration, "webhook": webhook.name, **value})
-        annotate(write, key, told.decode())
+        annotate(write, f"{MUTATION}{place}", _mutation_annotation(webhook.configuration, webhook.name, mutated))
+
+
+@lru_cache(maxsize=256)
+def _mutation_annotation(configuration: str, webhook: str, mutated: bool) -> str:
+    return json.encode({"configuration": configuration, "webhook": webhook, "mutated": mutated}).decode()
 
 
 # -- validating -------------------------------------------------------------------------------------------------------
