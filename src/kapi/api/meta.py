@@ -84,7 +84,7 @@ class GroupVersionResource(NamedTuple):
 def format_time(moment: dt.datetime) -> str:
     """A moment as `metav1.Time` prints it: UTC, whole seconds."""
     at = moment if moment.tzinfo is dt.UTC else moment.astimezone(dt.UTC)
-    return f"{at.year:04}-{at.month:02}-{at.day:02}T{at.hour:02}:{at.minute:02}:{at.second:02}Z"
+    return at.isoformat(timespec="seconds")[:19] + "Z"
 
 
 def parse_time(text: str) -> dt.datetime | None:

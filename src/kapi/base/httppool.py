@@ -47,14 +47,6 @@ class _Kept:
         self.in_use = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
-    def pop_idle(self) -> Connection | None:
-        """Take a connection that is idle and open."""
-        while self.idle:
-            connection = self.idle.pop()
-            if connection.is_open:
-                return connection
-        return None
-
     def wake(self) -> None:
         """Let the next one in line look again."""
         while self.waiting:
@@ -80,10 +72,12 @@ class Pool:
         kept = self._sites.get(site)
         if kept is None or kept.in_use >= MAX_PER_SITE:
             return None
-        connection = kept.pop_idle()
-        if connection is not None:
-            kept.in_use += 1
-        return connection
+        while kept.idle:
+            connection = kept.idle.pop()
+            if connection.is_open:
+                kept.in_use += 1
+                return connection
+        return None
 
     async def take(self, site: Site) -> Connection:
         """A connection that is idle, or a new one; its `idle_since` is 0 when it is new.
@@ -103,10 +97,10 @@ class Pool:
                 if turn.done() and not turn.cancelled():
                     kept.wake()
                 raise
-        kept.in_use += 1
-        connection = kept.pop_idle()
+        connection = self.take_idle(site)
         if connection is not None:
             return connection
+        kept.in_use += 1
         try:
             return await self._connect(site)
         except BaseException:
@@ -159,8 +153,10 @@ class Pool:
 
     def _leave(self, site: Site, kept: _Kept) -> None:
         kept.in_use -= 1
-        kept.wake()
-        self._forget(site, kept)
+        if kept.waiting:
+            kept.wake()
+        if not kept.idle:
+            self._forget(site, kept)
 
     def _forget(self, site: Site, kept: _Kept) -> None:
         if not kept.in_use and not kept.idle and not kept.waiting and self._sites.get(site) is kept:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.request import Write
     from kapi.server.admission.matching import ResourceMatch
-    from kapi.server.admission.webhooks.configurations import Webhook
 
 _NONE: Final = (None, None)
 
@@ -34,10 +33,6 @@ class AdmittedObjects:
         self.old = old
         self._objects: dict[GroupVersionKind, tuple[Object, bytes]] = {}
         self._old_objects: dict[GroupVersionKind, tuple[Object, bytes]] = {}
-
-    def are_selected_by(self, webhook: Webhook) -> bool:
-        """Return True if the selectors of a webhook select the objects as they are now."""
-        return webhook.selectors.match(self.write, self.obj, self.old)
 
     async def at(self, match: ResourceMatch) -> Versioned:
         """Return the objects as the kind that a rule matched."""

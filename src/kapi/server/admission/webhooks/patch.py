@@ -68,33 +68,35 @@ def _decode_patch(patch: bytes) -> PatchOperations:
 _remembered = lru_cache(maxsize=256)(_decode_patch)
 
 
-async def apply_patch(obj: Object, operations: list[jsonpatch.Operation], match: ResourceMatch, size: int) -> Patched:
-    """Return an object of a matched kind after a patch, decoded as a request is; the object is not changed.
+async def apply_patch(
+    obj: Object, operations: list[jsonpatch.Operation], match: ResourceMatch, size: int, *, is_decoded: bool
+) -> Patched:
+    """Return an object of a matched kind after a patch, decoded as a request is.
 
-    Work on much, by the size of object and patch, is done in a thread.
+    The object is not changed. If it `is_decoded` in that version already, parts that the patch has not touched are
+    shared with it. Work on much, by the size of object and patch, is done in a thread.
 
     Raises:
         InternalError: the patch does not fit, or makes something else of the object than its kind.
     """
     if size < OFF_LOOP_BYTES:
-        return _apply(obj, operations, match)
-    return await asyncio.to_thread(_apply, obj, operations, match)
+        return _apply(obj, operations, match, is_decoded=is_decoded)
+    return await asyncio.to_thread(_apply, obj, operations, match, is_decoded=is_decoded)
 
 
-def _apply(obj: Object, operations: list[jsonpatch.Operation], match: ResourceMatch) -> Patched:
+def _apply(obj: Object, operations: list[jsonpatch.Operation], match: ResourceMatch, *, is_decoded: bool) -> Patched:
     try:
         patched = jsonpatch.apply(obj, operations)
     except (PatchApplyError, PatchTooDeep) as error:
         raise InternalError.of(str(error)) from None
     except RequestEntityTooLarge as error:
         raise InternalError.of(error.message) from None
-    resource = match.resource
-    is_decoded = resource.custom is None and resource.from_hub is None and match.kind == resource.gvk
-    if is_decoded and isinstance(patched, dict) and isinstance(patched.get("metadata"), dict):
+    is_plain = match.resource.custom is None and match.kind == match.resource.gvk
+    if is_decoded and is_plain and isinstance(patched, dict) and isinstance(patched.get("metadata"), dict):
         patched = _decode_touched(patched, obj, match)
     else:
         # What did not change is shared with the object, and decoding changes in place.
-        patched = decoded(copy_of(patched), resource, match.kind)
+        patched = decoded(copy_of(patched), match.resource, match.kind)
     return Patched(patched, patched != obj)
 
 
@@ -125,6 +127,6 @@ def _joined(patched: Object, touched: Object, found: Object) -> Object:
         for key, value in patched.items()
         if key in found or key not in touched
     }
-    for key in found.keys() - joined.keys():
-        joined[key] = found[key]
+    for key, value in found.items():
+        joined.setdefault(key, value)
     return joined

@@ -112,11 +112,11 @@ class _WebhookPlugin:
             found = self._candidates[key] = self._configurations.candidates(*key)
         return found
 
-    def _candidates_for(self, write: Write) -> tuple[Candidate, ...]:
-        return self._candidates_of(write.operation, write.resource, write.subresource)
-
-    async def _meets_conditions(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
+    async def _should_call(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
+        """Return True if the selectors and the conditions of a webhook, whose rules cover a request, do too."""
         webhook, write = candidate.webhook, objects.write
+        if not webhook.selectors.match(write, objects.obj, objects.old):
+            return False
         if not webhook.conditions:
             return True
         # Imported and compiled here: most servers have no conditions, and the expression language is large.
@@ -229,13 +229,13 @@ class MutatingWebhooks(_WebhookPlugin):
         if reinvocation.is_second and state.reinvocable and state.last != obj:
             state.changed()  # Another plug-in has changed the object since.
         objects = AdmittedObjects(write, obj, old)
-        for number, candidate in enumerate(self._candidates_for(write), 1):
+        candidates = self._candidates_of(write.operation, write.resource, write.subresource)
+        for number, candidate in enumerate(candidates, 1):
             webhook = candidate.webhook
             is_due = not reinvocation.is_second or webhook.uid in state.due
             # Conditions are evaluated in the second run as well, as in Kubernetes: they may fail on a changed object.
             if is_due or webhook.conditions:
-                is_called = objects.are_selected_by(webhook) and await self._meets_conditions(candidate, objects)
-                is_due = is_due and is_called
+                is_due = await self._should_call(candidate, objects) and is_due
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if not is_due:
@@ -295,7 +295,8 @@ class MutatingWebhooks(_WebhookPlugin):
         if response.patch_type != JSON_PATCH:
             raise CallFailed(webhook, f'unsupported patch type "{response.patch_type}"', 400)
         size = len(response.patch) + len(versioned.encoded)
-        patched = await apply_patch(versioned.obj, operations.decoded, match, size)
+        is_decoded = versioned.obj is objects.obj and match.resource is write.resource
+        patched = await apply_patch(versioned.obj, operations.decoded, match, size, is_decoded=is_decoded)
         named = {"configuration": webhook.configuration, "webhook": webhook.name}
         shown = json.encode({**named, "patch": operations.shown, "patchType": JSON_PATCH})
         annotate(write, annotation, shown.decode())
@@ -331,11 +332,14 @@ class ValidatingWebhooks(_WebhookPlugin):
         """Call the webhooks that match, at the same time."""
         objects = AdmittedObjects(write, obj, old)
         called = []
-        for number, candidate in enumerate(self._candidates_for(write), 1):
-            if objects.are_selected_by(candidate.webhook) and await self._meets_conditions(candidate, objects):
+        candidates = self._candidates_of(write.operation, write.resource, write.subresource)
+        for number, candidate in enumerate(candidates, 1):
+            if await self._should_call(candidate, objects):
                 called.append((candidate, await objects.at(candidate.match)))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+        if not called:
+            return
         if len(called) == 1:
             refusals = [await self._invoke(0, *called[0], write)]
         else:

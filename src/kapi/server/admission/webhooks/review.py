@@ -32,6 +32,7 @@ _HEADS: Final = {
     version: f'{{"kind":"{KIND}","apiVersion":"{GROUP}/{version}","request":{{"uid":"'.encode() for version in VERSIONS
 }
 """The beginning of a review, up to the uid of its request."""
+_V1: Final = f"{GROUP}/v1"
 _INT32: Final = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
 _is_base64 = re.compile(r"[A-Za-z0-9+/\r\n]*=*[\r\n=]*").fullmatch
 _not_base64 = re.compile(r"[^A-Za-z0-9+/\r\n]").search
@@ -98,14 +99,14 @@ def read_plain_response(body: bytes, version: str, uid: str, *, mutating: bool) 
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     response = review.response
-    is_asked = version == "v1" and review.kind == KIND and review.api_version == f"{GROUP}/v1" and response.uid == uid
+    is_asked = version == "v1" and review.kind == KIND and review.api_version == _V1 and response.uid == uid
     if not is_asked or not response.allowed:
         return None
     # A patch has a type, and is for mutating webhooks only.
     patch = response.patch
     if response.patch_type != (JSON_PATCH if patch else None) or (patch and not mutating):
         return None
-    warnings = [text for text in response.warnings if text]
+    warnings = [text for text in response.warnings if text] if response.warnings else []
     return AdmissionResponse(True, None, patch, response.patch_type or "", response.audit_annotations, warnings)
 
 

@@ -1,0 +1,125 @@
+"""The patch of a webhook: decoding what it has touched is as good as decoding everything."""
+
+import asyncio
+import datetime as dt
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kapi.api.errors import ApiError
+from kapi.api.patch import jsonpatch
+from kapi.base.clock import ManualClock
+from kapi.codec import json
+from kapi.registry.catalog import Catalog
+from kapi.registry.encoding import copy_of
+from kapi.server.admission.matching import ResourceMatch
+from kapi.server.admission.versions import decoded
+from kapi.server.admission.webhooks.patch import apply_patch, decode_patch
+from kapi.storage.memory import MemoryStorage
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+CATALOG = Catalog(MemoryStorage(), ManualClock(NOW))
+PODS = CATALOG.groups[""]["v1"]["pods"]
+MATCH = ResourceMatch(PODS, PODS.gvk, frozenset())
+
+
+def pod():
+    obj = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "a",
+            "labels": {"a": "b"},
+            "managedFields": [{"manager": "m", "operation": "Update", "time": "2026-01-01T00:00:00Z"}],
+        },
+        "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 1}]}], "nodeName": "n"},
+    }
+    return decoded(obj, PODS, PODS.gvk)
+
+
+def applied(obj, patch, *, is_decoded):
+    operations = decode_patch(json.encode(patch)).decoded
+    return asyncio.run(apply_patch(obj, operations, MATCH, 0, is_decoded=is_decoded))
+
+
+def outcome(obj, patch, *, is_decoded):
+    try:
+        found = applied(obj, patch, is_decoded=is_decoded)
+    except ApiError as error:
+        return error.message
+    return found.obj, list(found.obj)[:2], found.changed
+
+
+PATHS = st.sampled_from(
+    [
+        "/kind",
+        "/apiVersion",
+        "/metadata",
+        "/metadata/labels",
+        "/metadata/labels/a",
+        "/metadata/labels/b",
+        "/metadata/annotations",
+        "/metadata/managedFields",
+        "/metadata/managedFields/0/time",
+        "/metadata/unknown",
+        "/spec",
+        "/spec/containers/0",
+        "/spec/containers/0/ports",
+        "/spec/containers/0/ports/0/containerPort",
+        "/spec/containers/-",
+        "/spec/nodeName",
+        "/unknown",
+        "/status",
+        "",
+    ]
+)
+VALUES = st.sampled_from(
+    [None, "", "v1", "Pod", 1, 1.0, True, {}, [], {"a": "b"}, {"a": None}, {"x": {"y": 1}}, [{"name": "d"}], pod()]
+)
+OPERATIONS = st.builds(
+    lambda op, path, source, value: {"op": op, "path": path, "from": source, "value": value},
+    st.sampled_from(["add", "remove", "replace", "move", "copy"]),
+    PATHS,
+    PATHS,
+    VALUES,
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(OPERATIONS, max_size=3))
+def test_a_patch_of_a_decoded_object_does_what_it_does_to_any(patch):
+    assert outcome(pod(), patch, is_decoded=True) == outcome(pod(), patch, is_decoded=False)
+
+
+@given(st.lists(OPERATIONS, max_size=3))
+def test_a_patch_does_not_change_the_object(patch):
+    obj = pod()
+    outcome(obj, patch, is_decoded=True)
+    assert obj == pod()
+
+
+def test_parts_that_a_patch_has_not_touched_are_shared():
+    obj = pod()
+    found = applied(obj, [{"op": "add", "path": "/metadata/labels/x", "value": "y"}], is_decoded=True)
+    assert found.changed
+    assert found.obj["spec"] is obj["spec"]
+    assert found.obj["metadata"]["managedFields"] is obj["metadata"]["managedFields"]
+    assert found.obj["metadata"]["labels"] == {"a": "b", "x": "y"}
+
+
+def test_a_patch_that_is_applied_again_is_as_it_was():
+    patch = [
+        {"op": "add", "path": "/metadata/annotations", "value": {}},
+        {"op": "add", "path": "/metadata/annotations/a", "value": "b"},
+    ]
+    first, second = (outcome(pod(), patch, is_decoded=True) for _ in range(2))
+    assert first == second
+    operations = decode_patch(json.encode(patch))
+    assert operations is decode_patch(json.encode(patch))
+    assert operations.decoded == jsonpatch.decode_operations(copy_of(patch), typed=False)
+
+
+@pytest.mark.parametrize("patch", [[], None])
+def test_a_patch_without_operations_has_none(patch):
+    assert decode_patch(json.encode(patch)).decoded == []
