@@ -143,9 +143,11 @@ class Ownership:
         comparison = self._compare(live, new)
         if comparison is SAME:
             return LEAF, claims
-        contested, lost = self._contest(comparison, live, new, claims, None)
         taken = fieldset.difference(fieldset.union(comparison.modified, comparison.added), NEVER_OWNED)
-        return fieldset.ordered(taken), _without(_without(claims, contested), lost)
+        if claims:
+            contested, lost = self._contest(comparison, live, new, claims, None)
+            claims = _without(_without(claims, contested), lost)
+        return fieldset.ordered(taken), claims
 
     def apply(
         self, live: Object, config: Object, claims: Claims, owner: FieldOwner, *, force: bool
