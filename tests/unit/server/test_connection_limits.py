@@ -10,6 +10,8 @@ from collections import Counter
 import pytest
 import uvloop
 
+from kapi.api.errors import BadRequest
+from kapi.api.user import ANONYMOUS
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.pages.metrics import Metrics
 from kapi.server.transport.acceptor import HANDSHAKES_PER_TURN
@@ -20,6 +22,7 @@ from kapi.server.transport.serve import Server
 from loop_turns import loop_turns
 
 GET = b"GET /path HTTP/1.1\r\nHost: test\r\n\r\n"
+HALF_A_BODY = b"POST /path HTTP/1.1\r\nHost: test\r\nContent-Length: 200000\r\n\r\n" + b"x" * 100_000
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -166,6 +169,36 @@ def test_connections_that_are_closed_are_freed_without_the_garbage_collector(run
                 await server.close()
             del reader, writer, clients
         await until(lambda: alive() == before)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
+
+
+def test_connections_lost_within_a_body_are_freed_without_the_garbage_collector(run):
+    def alive():
+        return sum(isinstance(thing, Connection) for thing in gc.get_objects())
+
+    async def main():
+        begun = []
+
+        async def receive(request):
+            begun.append(1)
+            with contextlib.suppress(BadRequest):
+                await request.arrival.wait(ANONYMOUS)
+            return Response(200, [], b"")
+
+        before = alive()
+        async with serving(receive) as server:
+            async with connected(server, 3) as clients:
+                for _, writer in clients:
+                    writer.write(HALF_A_BODY)
+                await until(lambda: len(begun) == 3)
+            del writer, clients
+            await until(lambda: alive() == before)
 
     gc.collect()
     gc.disable()

@@ -371,6 +371,7 @@ class Connection(asyncio.Protocol):
             self._hold.release()
         self._reader.close()
         self._deadline.close()
+        self._arrival = None
         # A task that was cancelled keeps the error, whose traceback refers to the frames of this connection.
         del self._transport, self._task
 

@@ -171,9 +171,10 @@ class RequestReader:
         self.held = self._body = b""
 
     def close(self) -> None:
-        """Read no more, and break the reference cycle with the parser."""
+        """Read no more, and break the reference cycles: with the parser, and through an arrival with the connection."""
         self.stop()
         self.queue.clear()
+        self._current = None
         del self._parser
 
     def refuse(self, refusal: Refusal) -> None:
