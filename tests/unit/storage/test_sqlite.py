@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import shutil
@@ -13,7 +14,8 @@ import sys
 import tempfile
 import textwrap
 import threading
-from contextlib import asynccontextmanager
+import weakref
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -391,6 +393,27 @@ def test_the_loop_runs_while_the_disk_is_busy(tmp_path):
                 await write
 
     asyncio.run(scenario())
+
+
+def test_a_connection_keeps_nothing_of_the_statements_it_has_executed(tmp_path):
+    """Small objects that stay, made one by one during a burst, hold the memory of that burst."""
+    with closing(sqlite_file.connect(tmp_path)) as connection:
+        connection.execute("SELECT 1").fetchone()
+        before = sum(isinstance(thing, weakref.ref) for thing in gc.get_objects())
+        for number in range(150):
+            assert connection.execute("SELECT ?", (number,)).fetchone() == (number,)
+        assert sum(isinstance(thing, weakref.ref) for thing in gc.get_objects()) == before
+
+
+def test_a_closed_connection_is_freed_without_the_garbage_collector(tmp_path):
+    connection = sqlite_file.connect(tmp_path)
+    connection.execute("SELECT 1").fetchone()
+    connection.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+    gone = weakref.ref(connection)
+    del connection
+    assert gone() is None
 
 
 def test_a_read_overtaken_by_a_compaction_sees_the_oldest_state_there_is(tmp_path):

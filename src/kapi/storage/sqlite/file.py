@@ -25,6 +25,7 @@ from kapi.storage.sqlite.schema import APPLICATION_ID, FORMAT
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from sqlite3 import _Parameters
 
 DATABASE = "kapi.db"
 LOCK = "kapi.lock"
@@ -91,11 +92,35 @@ def open_reader(directory: Path) -> sqlite3.Connection:
     return connection
 
 
+class OneCursorConnection(sqlite3.Connection):
+    """A connection that executes all statements with one cursor: each ends the one before, so read its rows first.
+
+    The sqlite3 module makes a cursor for each statement, and keeps a weak reference to it until 200 more were made.
+    Small objects that are kept, and were made one by one during a burst of requests, hold the memory of that burst.
+    """
+
+    _cursor: sqlite3.Cursor | None = None
+
+    def execute(self, sql: str, parameters: _Parameters = (), /) -> sqlite3.Cursor:
+        """Execute a statement; the cursor returns its rows until the next one is executed."""
+        if self._cursor is None:
+            self._cursor = self.cursor()
+        return self._cursor.execute(sql, parameters)
+
+    def close(self) -> None:
+        """Close the connection, and break the reference cycle with its cursor."""
+        self._cursor = None
+        super().close()
+
+
 def connect(directory: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:
     """A connection to the database of a directory."""
-    # isolation_level None: transactions begin where the code says, never implicitly.
     return sqlite3.connect(
-        directory / DATABASE, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=check_same_thread
+        directory / DATABASE,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,  # Transactions begin where the code says, never implicitly.
+        check_same_thread=check_same_thread,
+        factory=OneCursorConnection,
     )
 
 
