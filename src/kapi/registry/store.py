@@ -218,7 +218,7 @@ class Store:
         value = draft(obj)
         if len(value.before) + len(value.after) > OBJECT_BYTES:
             raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
-        selection = self._selection(obj)
+        selection = self._selection(obj, *value)
         if companions:
             revision = await self.storage.commit((Put(key, value, expected, selection), *companions))
         else:
@@ -234,7 +234,7 @@ class Store:
         value = draft(cast("StoredObject", obj))
         if len(value.before) + len(value.after) > OBJECT_BYTES:
             raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
-        return Put(key, value, expected, self._selection(obj))
+        return Put(key, value, expected, self._selection(obj, *value))
 
     async def remove(self, item: Item, companions: Sequence[Operation] = ()) -> int:
         """Commit the removal of an item, and companions; RevisionMismatch when a key is not at the expected revision.
@@ -276,11 +276,12 @@ class Store:
             metadata["resourceVersion"] = str(current.revision)
         revision = current.revision if current is not None else 0
         body = encode(obj)[len(self.head) :]
-        selection = self._selection(obj)
+        selection = self._selection(obj, body)
         kind = item_class(selection)
         return ReadyItem(kind(key, metadata.get("namespace", ""), metadata["name"], revision, body, selection))
 
-    def _selection(self, obj: Object) -> Selection:
+    def _selection(self, obj: Object, *_encoded: bytes) -> Selection:
+        """What the watch cache is told about an object, which is encoded in these parts."""
         fields = self._selects.selectable(obj) if self._selects.selectable_fields else None
         metadata = obj["metadata"]
         return Selection(metadata.get("labels"), fields, None, owners_of(metadata), "initializers" in metadata)

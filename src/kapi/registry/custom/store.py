@@ -282,7 +282,7 @@ class CustomStore(Store):
         # What was sent is shown without asking the webhook to convert it back.
         obj["metadata"]["resourceVersion"] = str(item.revision)
         body = encode(obj)[len(self.head) :]
-        shown = Item(key, item.namespace, item.name, item.revision, body, self._selection(obj), self.api_version)
+        shown = Item(key, item.namespace, item.name, item.revision, body, self._selection(obj, body), self.api_version)
         return ReadyItem(shown)
 
     async def _to_storage(self, obj: HubObject) -> StoredObject:
@@ -327,9 +327,10 @@ class CustomStore(Store):
             )
         return Check(self.definition_key, definition.revision)
 
-    def _selection(self, obj: Object) -> Selection:
-        # Reading drops nulls that writing lets pass.
-        fits = obj["apiVersion"] == self.api_version and not _has_null(obj)
+    def _selection(self, obj: Object, *encoded: bytes) -> Selection:
+        # Reading drops nulls that writing lets pass. Most objects have none, and their bytes tell so at once.
+        has_null = any(b"null" in part for part in encoded) and _has_null(obj)
+        fits = obj["apiVersion"] == self.api_version and not has_null
         fields = self.strategy.selectable(obj) if fits and self.strategy.selectable_fields else None
         metadata = obj["metadata"]
         form = self.form if fits else None
@@ -341,9 +342,8 @@ def _has_null(value: Any) -> bool:
     waiting = [value]
     while waiting:
         current = waiting.pop()
-        for below in current.values() if isinstance(current, dict) else current:
-            if below is None:
-                return True
-            if isinstance(below, dict | list):
-                waiting.append(below)
+        values = current.values() if isinstance(current, dict) else current
+        if None in values:
+            return True
+        waiting += [below for below in values if isinstance(below, (dict, list))]
     return False
