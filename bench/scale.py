@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 IDLE_PATIENCE = 60.0
 """Seconds that a server may be busy after it has started or been filled."""
-STARTS = 3
-"""How often a server is started with a number of objects."""
 PODS = collection(resource="pods")
 
 
@@ -52,9 +50,11 @@ class Sizes:
     """Bytes of an object."""
     requests: float = 1.0
     """The share of the usual number of requests."""
+    starts: int = 3
+    """How often a server is started with a number of objects."""
 
 
-QUICK = Sizes((200, 400), (4, 8), (10, 20), (5, 10), (5, 10), (1000, 10_000), 0.1)
+QUICK = Sizes((200, 400), (4, 8), (10, 20), (5, 10), (5, 10), (1000, 10_000), 0.1, 1)
 
 
 class Scale:
@@ -228,7 +228,7 @@ class Scale:
         while True:
             running = Kapi().start(folder)
             spent.append(self._started(running)[0])
-            if len(spent) == STARTS:
+            if len(spent) == self.sizes.starts:
                 return running, min(spent)
             running.stop()
 
