@@ -33,9 +33,12 @@ class Growth:
 
     @property
     def growth(self) -> float:
-        """The cost at the largest size, as a multiple of that at the smallest."""
-        first, last = self.costs[min(self.costs)], self.costs[max(self.costs)]
-        return last / first if first > 0 else 1.0
+        """The cost at the largest size, as a multiple of that at the smallest one at which there is any.
+
+        What a few items add to a start may be less than by how much starts vary.
+        """
+        first = next((self.costs[size] for size in sorted(self.costs) if self.costs[size] > 0), 0.0)
+        return self.costs[max(self.costs)] / first if first else 1.0
 
     @property
     def is_linear(self) -> bool:

@@ -197,8 +197,9 @@ def test_a_quick_run_measures_how_every_cost_grows(tmp_path):
         ({10_000: 1e-6, 300_000: 1.9e-6}, True, "1.90"),
         ({10_000: 1e-6, 100_000: 3e-6, 300_000: 5.5e-6}, False, "**5.50**, more than 2"),
         ({10_000: 1e-6, 300_000: 0.5e-6}, True, "0.50"),
+        ({100: 0.0, 300: 1e-6, 1000: 3e-6}, False, "**3.00**, more than 2"),
     ],
-    ids=["logarithm", "square root", "fixed part"],
+    ids=["logarithm", "square root", "fixed part", "too little to measure"],
 )
 def test_an_item_that_costs_more_than_twice_as_much_is_reported(costs, is_linear, shown):
     row = growth.Growth("list", "a stored object", costs=costs)
