@@ -30,6 +30,8 @@ RESERVATIONS = "reservations"
 # character, no lone surrogate (cannot be written as UTF-8).
 _SEGMENT = re.compile("[^/%\\x00-\\x1f\\x7f\\ud800-\\udfff]+")
 _LAST_CHARACTER = 0x10FFFF
+LONGEST_NAMESPACE = 63
+"""The most characters that the name of a namespace has."""
 
 
 class InvalidKey(ValueError):
@@ -62,7 +64,11 @@ def _group(group: str) -> str:
 
 def resource_prefix(group: str, resource: str, namespace: str = "") -> str:
     """The prefix of all objects of a resource, or of those in one namespace. Always ends with `/`."""
-    return _namespace_prefix(group, resource, namespace) if namespace else _prefix(group, resource)
+    if not namespace:
+        return _prefix(group, resource)
+    # There is none of a longer name, and who asks for many of them is not to fill the cache with their names.
+    is_possible = len(namespace) <= LONGEST_NAMESPACE
+    return (_cached_namespace_prefix if is_possible else _namespace_prefix)(group, resource, namespace)
 
 
 # Every read and write of an object needs them; groups and resources are those that are served.
@@ -71,9 +77,11 @@ def _prefix(group: str, resource: str) -> str:
     return f"{ROOT}{_group(group)}/{_segment('resource', resource)}/"
 
 
-@lru_cache(maxsize=4096)
 def _namespace_prefix(group: str, resource: str, namespace: str) -> str:
     return f"{_prefix(group, resource)}{_segment('namespace', namespace)}/"
+
+
+_cached_namespace_prefix = lru_cache(maxsize=4096)(_namespace_prefix)
 
 
 def object_key(group: str, resource: str, namespace: str, name: str) -> str:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kapi.storage import keys
 from kapi.storage.keys import ROOT, InvalidKey, Location, object_key, parse_key, prefix_end, resource_prefix
 
 HOSTILE = ["", ".", "..", "a/b", "/", "../x", "a\0b", "%2e%2e", "%2f", "%00", "a%", "\n", "\x7f", "\ud800"]
@@ -31,6 +32,7 @@ def test_keys_have_the_documented_form():
     )
     assert resource_prefix("", "pods") == "/registry/core/pods/"
     assert resource_prefix("", "pods", "default") == "/registry/core/pods/default/"
+    assert resource_prefix("", "pods", "n" * 64) == f"/registry/core/pods/{'n' * 64}/"
 
 
 @pytest.mark.parametrize("segment", HOSTILE)
@@ -149,3 +151,10 @@ def test_the_end_of_a_prefix_at_the_edges(prefix, end):
     assert prefix_end(prefix) == end
     if end is not None:
         assert prefix.encode() < end.encode()
+
+
+def test_names_that_no_namespace_has_are_not_remembered():
+    before = keys._cached_namespace_prefix.cache_info().currsize
+    for number in range(10):
+        resource_prefix("", "pods", f"{number}" * 8000)
+    assert keys._cached_namespace_prefix.cache_info().currsize == before
