@@ -49,13 +49,17 @@ Stack = tuple[str, ...]
 
 
 def run(options: argparse.Namespace, bench: Bench, root: Path) -> int:
-    """Draw the rows, and print their tables; 1 if there is no profiler."""
+    """Draw the rows, and print their tables; 1 if that fails, which is told."""
     python = root / PYTHON
     program = python.with_name("py-spy")
     if reason := install(python, ["py-spy"], ["-c", "import importlib.metadata as m; m.version('py-spy')"]):
         sys.stderr.write(f"py-spy: {reason}\n")
         return 1
-    options.flame.mkdir(parents=True, exist_ok=True)
+    try:
+        options.flame.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.stderr.write(f"--flame: {error.filename} cannot be a folder: {error.strerror}\n")
+        return 1
     running = bench.start(Kapi(), bench.fresh_folder())
     try:
         bench.work(running, "prepare")
@@ -66,6 +70,9 @@ def run(options: argparse.Namespace, bench: Bench, root: Path) -> int:
             title = f"{ROWS[row].title}: {count:,} samples of the thread that holds the interpreter lock"
             (options.flame / f"{row}.svg").write_text(svg(tree(samples), title))
             sys.stdout.write(f"{ROWS[row].title}\n{_table(packages(samples))}\n")
+    except LoadError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     finally:
         running.stop()
     return 0
@@ -96,11 +103,21 @@ def _sample(bench: Bench, running: Running, load: Load, program: Path, seconds: 
         try:
             bench.work(running, "requests", seconds=seconds, **job)
         finally:
-            spy.send_signal(signal.SIGINT)
-            spy.wait(STOP_PATIENCE)
-    if not folded.exists():
-        raise LoadError(f"py-spy took no samples: {log.read_text()[-300:]}")
-    return stacks(folded.read_text().splitlines())
+            _stop(spy)
+    samples = stacks(folded.read_text().splitlines()) if folded.exists() else None
+    if not samples:
+        raise LoadError(f"py-spy took no samples: {log.read_text().strip()[-300:]}")
+    return samples
+
+
+def _stop(spy: subprocess.Popen[bytes]) -> None:
+    """Let the profiler write what it has, and end it."""
+    spy.send_signal(signal.SIGINT)
+    try:
+        spy.wait(STOP_PATIENCE)
+    except subprocess.TimeoutExpired:
+        spy.kill()
+        spy.wait()
 
 
 def stacks(lines: Iterable[str]) -> Counter[Stack]:

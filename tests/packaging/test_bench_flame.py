@@ -3,10 +3,12 @@
 import pathlib
 import sys
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import pytest
 
 from bench import flame
+from bench.client import LoadError
 from bench.packages import install
 
 FOLDED = [
@@ -58,3 +60,20 @@ def _refusing(folder):
     python.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     python.chmod(0o755)
     return python
+
+
+def test_what_cannot_be_a_folder_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(flame, "install", lambda *_: "")
+    (tmp_path / "file").touch()
+    assert flame.run(SimpleNamespace(flame=tmp_path / "file"), None, tmp_path) == 1
+    assert f"--flame: {tmp_path / 'file'} cannot be a folder: File exists" in capsys.readouterr().err
+
+
+def test_a_profiler_that_takes_no_samples_is_told(tmp_path):
+    spy = tmp_path / "spy"
+    spy.write_text("#!/bin/sh\necho no permission\n")
+    spy.chmod(0o755)
+    bench = SimpleNamespace(folder=tmp_path, work=lambda *_, **__: None)
+    running = SimpleNamespace(processes=[SimpleNamespace(pid=1)])
+    with pytest.raises(LoadError, match=r"^py-spy took no samples"):
+        flame._sample(bench, running, flame.ROWS["get"], spy, 0.0)
