@@ -14,6 +14,7 @@ from kapi.base.httpconnection import (
     DeadlineExceededError,
     MalformedAnswerError,
 )
+from virtual_time import run
 
 LIMIT = 1000
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
@@ -191,7 +192,7 @@ def test_an_answer_that_is_not_whole_in_time_fails_and_closes_the_connection():
         loop = asyncio.get_running_loop()
         connection = Connection(lambda lost: None)
         connection.connection_made(Wire())
-        task = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", LIMIT, until=loop.time() + 0.01))
+        task = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", LIMIT, until=loop.time() + 5))
         await asyncio.sleep(0)
         connection.data_received(HEAD + b"Content-Length: 5\r\n\r\nhel")
         await asyncio.wait([task])
@@ -199,7 +200,7 @@ def test_an_answer_that_is_not_whole_in_time_fails_and_closes_the_connection():
         assert connection.has_begun
         assert not connection.is_open
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_the_deadline_of_an_exchange_does_not_concern_the_next_one():
@@ -207,17 +208,17 @@ def test_the_deadline_of_an_exchange_does_not_concern_the_next_one():
         loop = asyncio.get_running_loop()
         connection = Connection(lambda lost: None)
         connection.connection_made(Wire())
-        for until in (loop.time() + 0.01, loop.time() + 60):
+        for until in (loop.time() + 5, loop.time() + 60):
             task = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", LIMIT, until=until))
             await asyncio.sleep(0)
-            if until > loop.time() + 1:
-                await asyncio.wait([task], timeout=0.03)
+            if until > loop.time() + 5:
+                await asyncio.wait([task], timeout=10)
             connection.data_received(HEAD + b"Content-Length: 5\r\n\r\nhello")
             assert (await task).body == b"hello"
         assert connection.is_open
         connection.connection_lost(None)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_an_answer_larger_than_its_limit_in_one_piece_has_begun():

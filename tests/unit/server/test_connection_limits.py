@@ -151,12 +151,24 @@ class Endless:
         await asyncio.Event().wait()
 
 
+def alive():
+    """How many connections there are in memory."""
+    return sum(isinstance(thing, Connection) for thing in gc.get_objects())
+
+
+@contextlib.contextmanager
+def no_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("handler", [hello, Endless()], ids=["idle", "streaming"])
 def test_connections_that_are_closed_are_freed_without_the_garbage_collector(run, handler):
     """It runs rarely, and a connection with TLS has half a megabyte of buffers."""
-
-    def alive():
-        return sum(isinstance(thing, Connection) for thing in gc.get_objects())
 
     async def main():
         before = alive()
@@ -170,18 +182,11 @@ def test_connections_that_are_closed_are_freed_without_the_garbage_collector(run
             del reader, writer, clients
         await until(lambda: alive() == before)
 
-    gc.collect()
-    gc.disable()
-    try:
+    with no_garbage_collector():
         run(main())
-    finally:
-        gc.enable()
 
 
 def test_connections_lost_within_a_body_are_freed_without_the_garbage_collector(run):
-    def alive():
-        return sum(isinstance(thing, Connection) for thing in gc.get_objects())
-
     async def main():
         begun = []
 
@@ -200,12 +205,8 @@ def test_connections_lost_within_a_body_are_freed_without_the_garbage_collector(
             del writer, clients
             await until(lambda: alive() == before)
 
-    gc.collect()
-    gc.disable()
-    try:
+    with no_garbage_collector():
         run(main())
-    finally:
-        gc.enable()
 
 
 def test_one_address_cannot_take_all_connections(run):
