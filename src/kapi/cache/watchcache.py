@@ -101,8 +101,8 @@ class WatchCache:
         self._start = 0
         self.event_bytes = 0
         """Bytes of replaced and deleted objects that the kept events hold."""
-        self._fan_out = FanOut(hub.storage, hub.invalid)
-        self._watchers = self._fan_out.watchers
+        self.fan_out = FanOut(hub.storage, hub.invalid)
+        self._watchers = self.fan_out.watchers
         self._behind: dict[Watcher, None] = {}
         self.snapshots: dict[Snapshot[Any], None] = {}
         """Snapshots of items that are being written to clients."""
@@ -178,7 +178,7 @@ class WatchCache:
         if not events:
             return
         self.notify(events)
-        self._fan_out.offer(events)
+        self.fan_out.offer(events)
         self.trim(now)
         self.hub.limit_event_bytes()
 
@@ -238,7 +238,7 @@ class WatchCache:
         self.hub.event_bytes -= self.event_bytes
         self.event_bytes = 0
         self._items, self._keys, self.floor = items, SortedKeys(list(items)), revision
-        self._fan_out.drop()
+        self.fan_out.drop()
         self.indexes.clear()
         for watcher in list(self._watchers):
             watcher.fall_behind(0)
@@ -348,9 +348,9 @@ class WatchCache:
         self._watchers.remove(watcher)
         self._behind.pop(watcher, None)
 
-    def flush(self) -> None:
-        """Send every event up to now to the watchers in the feed, if some still wait to be sent with others."""
-        self._fan_out.flush()
+    def flush(self, watcher: Watcher) -> None:
+        """Send every event up to now to a watcher in the feed; or it leaves the feed, to read them from history."""
+        self.fan_out.flush(watcher)
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> None:
         """Call a part of this server with events, before they are sent to watchers and the write is acknowledged."""

@@ -111,7 +111,7 @@ class Watcher:
         self.identity = self._identity()
         """Equal for watchers of a prefix and an equality that are sent the same bytes."""
         self.after = 0
-        """Events up to this revision are not sent: the watch began there, or sent them before it fell behind."""
+        """Events up to this revision are not sent: the watch began there, or they have been sent."""
         self.behind: asyncio.Future[None] | None = None
         """Done when the watcher has left the feed."""
 
@@ -121,14 +121,20 @@ class Watcher:
             return self
         return self.encoder.share, selected, self.includes_uninitialized, self.outlet.framing
 
-    def offer(self, events: Sequence[Event], last: int) -> None:
-        """Send what these events mean to this watcher, in one write; with them it has reached the revision `last`."""
+    def offer(self, events: Sequence[Event], last: int) -> bool:
+        """Send what these events mean to this watcher, in one write; with them it has reached the revision `last`.
+
+        Returns True if it has left the feed.
+        """
         data = self._encoded(events)
         if not data:
-            return
+            return False
+        self.after = last
         self.outlet.write(data)
         if self.outlet.is_full:
             self.fall_behind(last)
+            return True
+        return False
 
     def framed(self, events: Sequence[Event]) -> bytes:
         """What every watcher of the same identity is sent for these events; empty if they do not concern it."""
@@ -139,10 +145,15 @@ class Watcher:
         chunks = [chunk for event in events if (chunk := self._chunk(event)) is not None]
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def offer_large(self, events: Sequence[Event]) -> None:
-        """Leave the feed before these events, if they concern this watcher: some are too large for one write."""
+    def offer_large(self, events: Sequence[Event]) -> bool:
+        """Leave the feed before these events if they concern this watcher: some are too large for one write.
+
+        Returns True if it has left.
+        """
         if any(self.shown(event) is not None for event in events):
             self.fall_behind(events[0].item.revision - 1)
+            return True
+        return False
 
     def fall_behind(self, revision: int) -> None:
         """Leave the feed; everything up to this revision has been sent."""

@@ -20,56 +20,87 @@ if TYPE_CHECKING:
     from kapi.cache.item import Event, Item
     from kapi.cache.watcher import Watcher
 
+    Failed = Callable[[Watcher, Event, Exception], None]
     Groups = dict[object, "Group"]
 
 
-class Group:
-    """Watchers that are sent the same bytes: of the same namespace, selector and form, in the same framing."""
+STEP = 16
+"""Watchers of a group that are written to before others get a turn."""
 
-    __slots__ = ("after", "watchers")
+
+class Group:
+    """Watchers that are sent the same bytes: of the same namespace, selector and form, in the same framing.
+
+    Events are offered in steps. Between two of them watchers may join and leave; one that has joined, or has left and
+    joined again, has been sent these events from history, which `Watcher.after` says.
+    """
+
+    __slots__ = ("watchers",)
 
     def __init__(self) -> None:
         self.watchers: dict[Watcher, None] = {}
-        self.after = 0
-        """No watcher of the group has been sent anything later than this revision when it joined."""
 
-    def offer(self, events: Sequence[Event], last: int, failed: Callable[[Watcher, Event, Exception], None]) -> None:
+    def offer(self, events: Sequence[Event], last: int, failed: Failed) -> Iterator[int]:
         """Send what these events mean to the watchers; `last` is the revision that is reached with them.
 
-        One whose selector or encoder raises is told to `failed`.
+        One whose selector or encoder raises is told to `failed`. Yields how many have left the feed since the step
+        before, because their clients do not keep up.
         """
-        watchers = list(self.watchers)
-        if len(watchers) == 1 or events[0].item.revision <= self.after:
-            # One that has been sent some of them already gets the others only.
-            for watcher in watchers:
-                try:
-                    watcher.offer(events, last)
-                except Exception as error:
-                    failed(watcher, events[0], error)
-            return
-        first = watchers[0]
-        try:
-            framed = first.framed(events)
-        except Exception as error:
-            for watcher in watchers:
-                failed(watcher, events[0], error)
-            return
-        if not framed:
-            return
-        for watcher in watchers:
+        watchers, first = self.watchers, events[0].item.revision
+        framed: bytes | None = None
+        left = 0
+        for number, watcher in enumerate(list(watchers), 1):
+            if watcher not in watchers:
+                continue
             try:
-                if watcher.outlet.write_framed(framed):
-                    watcher.fall_behind(last)
+                if watcher.after >= first:
+                    # It has been sent some of them already, and gets the others only.
+                    left += watcher.offer(events, last)
+                else:
+                    if framed is None:
+                        framed = watcher.framed(events)
+                    if not framed:
+                        break
+                    watcher.after = last
+                    if watcher.outlet.write_framed(framed):
+                        watcher.fall_behind(last)
+                        left += 1
             except Exception as error:
                 failed(watcher, events[0], error)
+            if not number % STEP:
+                yield left
+                left = 0
+        if left:
+            yield left
 
-    def offer_large(self, events: Sequence[Event], failed: Callable[[Watcher, Event, Exception], None]) -> None:
-        """Let the watchers read these events from history, if they concern them: some are too large for one write."""
+    def offer_to_one(self, events: Sequence[Event], last: int, failed: Failed) -> int:
+        """Do what `offer` does, for a group of one watcher at most; returns how many have left the feed."""
+        left = 0
         for watcher in list(self.watchers):
             try:
-                watcher.offer_large(events)
+                left += watcher.offer(events, last)
             except Exception as error:
                 failed(watcher, events[0], error)
+        return left
+
+    def offer_large(self, events: Sequence[Event], failed: Failed) -> Iterator[int]:
+        """Let the watchers read these events from history, if they concern them: some are too large for one write.
+
+        Yields how many have left the feed for this since the step before.
+        """
+        left = 0
+        for number, watcher in enumerate(list(self.watchers), 1):
+            if watcher not in self.watchers:
+                continue
+            try:
+                left += watcher.offer_large(events)
+            except Exception as error:
+                failed(watcher, events[0], error)
+            if not number % STEP:
+                yield left
+                left = 0
+        if left:
+            yield left
 
 
 class _Scope:
@@ -152,6 +183,9 @@ class WatcherIndex:
     def __iter__(self) -> Iterator[Watcher]:
         return iter(self._groups)
 
+    def __contains__(self, watcher: Watcher) -> bool:
+        return watcher in self._groups
+
     def add(self, watcher: Watcher) -> None:
         """Add a watcher, if it is not there."""
         if watcher in self._groups:
@@ -164,7 +198,6 @@ class WatcherIndex:
         if group is None:
             group = groups[watcher.identity] = Group()
         group.watchers[watcher] = None
-        group.after = max(group.after, watcher.after)
         self._groups[watcher] = group
 
     def remove(self, watcher: Watcher) -> bool:

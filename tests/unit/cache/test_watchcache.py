@@ -369,8 +369,8 @@ def test_slow_watcher_leaves_the_feed_and_others_do_not(cache):
 def test_watcher_leaves_the_feed_before_an_event_that_is_too_large_for_one_write(cache):
     concerned, other = _watch(cache, prefix=f"{PREFIX}ns/"), _watch(cache, prefix=f"{PREFIX}other/")
     cache.apply([_put(5)])
-    cache.apply([_put(8), _put(9, filler="x" * watcher.LARGE)])
-    assert (concerned.outlet.events, concerned.after) == (["ADDED a 5"], 7)
+    cache.apply([_put(7), _put(8, "b"), _put(8, filler="x" * watcher.LARGE)])
+    assert (concerned.outlet.events, concerned.after) == (["ADDED a 5", "MODIFIED a 7"], 7)
     assert (other.outlet.events, other.after, cache.watchers) == ([], 0, 2)
 
 

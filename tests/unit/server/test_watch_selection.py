@@ -116,8 +116,8 @@ class Scenario:
             await action()
             for watcher, *_ in self.watches:
                 self.catch_up(watcher)
-        self.cache.flush()
         for watcher, *_ in self.watches:
+            self.cache.flush(watcher)
             watcher.outlet.is_full = False
             self.catch_up(watcher)
         for one in self.watches:
@@ -184,7 +184,7 @@ class Scenario:
         """End a watch."""
         if self.watches:
             watcher, *_ = one = self.random.choice(self.watches)
-            self.cache.flush()
+            self.cache.flush(watcher)
             watcher.outlet.is_full = False
             self.catch_up(watcher)
             self.cache.remove(watcher)
@@ -192,9 +192,9 @@ class Scenario:
             self.watches.remove(one)
 
     async def bookmark(self):
-        """What a bookmark says has been sent to those in the feed has been."""
-        self.cache.flush()
+        """What a bookmark says has been sent to a watcher that stays in the feed has been."""
         for one in self.watches:
+            self.cache.flush(one[0])
             if one[0] in self.cache._watchers:
                 self.check(*one)
 
@@ -237,7 +237,7 @@ FRAMINGS = (b"chunk", b"chunk", b"plain")
 
 @pytest.fixture(autouse=True)
 def busy(monkeypatch):
-    """Make deliveries seem to take long, and no number of watchers too few to let events wait."""
+    """Make deliveries seem to take long, in steps of one watcher, and no number of watchers too few to wait."""
     clock = random.Random(1)
     now = [0.0]
 
@@ -248,6 +248,8 @@ def busy(monkeypatch):
     monkeypatch.setattr(fanout, "perf_counter", perf_counter)
     monkeypatch.setattr(fanout, "FEW", 0)
     monkeypatch.setattr(fanout, "BATCH_BYTES", 100)
+    for module in (fanout, watcherindex):
+        monkeypatch.setattr(module, "STEP", 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -257,10 +259,21 @@ def test_watchers_are_sent_what_matching_each_of_them_would_send(seed):
 
 def test_events_wait_in_some_of_the_scenarios(monkeypatch):
     most = []
-    deliver = FanOut._deliver
-    monkeypatch.setattr(FanOut, "_deliver", lambda self, events: (most.append(len(events)), deliver(self, events))[1])
+    deliver = FanOut._delivery
+    monkeypatch.setattr(FanOut, "_delivery", lambda self, events: (most.append(len(events)), deliver(self, events))[1])
     run(Scenario(1).play())
     assert max(most) > 3
+
+
+def test_deliveries_are_made_in_slices_in_some_of_the_scenarios(monkeypatch):
+    complete = []
+    advance = FanOut._advance
+    monkeypatch.setattr(
+        FanOut, "_advance", lambda self, *limits: (complete.append(advance(self, *limits)), complete[-1])[1]
+    )
+    run(Scenario(1).play())
+    assert complete.count(False) > 5
+    assert complete.count(True) > 5
 
 
 def _is_found(seeds=SEEDS):
@@ -285,12 +298,31 @@ def _all_of_the_group(self, events, last, failed):
     for watcher in list(self.watchers) if framed else ():
         if watcher.outlet.write_framed(framed):
             watcher.fall_behind(last)
+        yield 0
+
+
+def _also_those_who_left(self, events, last, failed):
+    framed = None
+    for watcher in list(self.watchers):
+        if watcher.after < last:
+            framed = watcher.framed(events) if framed is None else framed
+            watcher.after = last
+            if framed and watcher.outlet.write_framed(framed):
+                watcher.fall_behind(last)
+        yield 0
+
+
+def _only_what_waits(self, watcher):
+    if self._waiting:
+        watcher.offer(self._waiting, self._waiting[-1].item.revision)
 
 
 PLANTED = {
     "only the state after a change is looked up": (watcherindex._Scope, "concerned", _only_after),
     "a group forgets where its watchers began": (watcherindex.Group, "offer", _all_of_the_group),
-    "what waits is not sent before a bookmark": (FanOut, "flush", lambda self: None),
+    "a watcher that has left is written to": (watcherindex.Group, "offer", _also_those_who_left),
+    "what waits is not sent before a bookmark": (FanOut, "flush", lambda self, watcher: None),
+    "what is being delivered is not sent before a bookmark": (FanOut, "flush", _only_what_waits),
     "a value is taken for what another field has": (
         watcherindex,
         "field_value",

@@ -36,14 +36,16 @@ class ConvertingWatcher(Watcher):
     def _identity(self) -> object:
         return self  # each reads its events from history
 
-    def offer(self, events: Sequence[Event], last: int) -> None:
+    def offer(self, events: Sequence[Event], last: int) -> bool:
         """Leave the feed before these events, if they concern this watcher: they have to be converted."""
-        self.offer_large(events)
+        return self.offer_large(events)
 
-    def offer_large(self, events: Sequence[Event]) -> None:
+    def offer_large(self, events: Sequence[Event]) -> bool:
         """Leave the feed before these events, if they concern this watcher."""
         if any(self._is_near(event) for event in events):
             self.fall_behind(events[0].item.revision - 1)
+            return True
+        return False
 
     async def prepare(self, events: Sequence[Event]) -> Sequence[Event]:
         """The events that concern this watcher, converted."""

@@ -106,7 +106,7 @@ class _Session:
             self._end = self._clock.monotonic() + (seconds if seconds > 0 else MIN_TIMEOUT * (1 + random.random()))  # noqa: S311
             while await self._catch_up(watcher, sender) and await self._follow(watcher, stream):
                 pass
-            self._cache.flush()
+            self._cache.flush(watcher)
         except ApiError as error:
             stream.write(error_event(error))
         finally:
@@ -219,7 +219,7 @@ class _Session:
             now = self._clock.monotonic()
             if bookmarks:
                 # What waits to be sent with others may make this watcher leave the feed.
-                self._cache.flush()
+                self._cache.flush(watcher)
             if bookmarks and not any(one.done() for one in waiting):
                 self._bookmark(stream)
                 if end - now <= LAST_BOOKMARK:
