@@ -77,6 +77,8 @@ LOADS = (
     Load("create", "create of a ConfigMap", "create", 32),
     Load("pod", "create of a Pod", "create", 32, of="pods"),
     Load("custom", "create of a small custom object", "create", 32, of="small"),
+    Load("quota", "create within a quota, 64 connections", "create", 64, 64, of="limited"),
+    Load("policies", "create with 10 CEL policies", "create", 32, of="guarded"),
     Load("webhooks", "create with 1 mutating and 1 validating webhook", "create", 16, of="hooked"),
     Load("update", "update", "update", 32),
     Load("patch", "merge patch", "patch", 32),
@@ -183,6 +185,9 @@ class Comparison:
         self._work(running, "seed", first=0, count=SEEDS)
         if "scaled" in sorts:
             self._work(running, "seed", first=0, count=PODS, of="scaled")
+        for sort, job in (("limited", "limit"), ("guarded", "guard")):
+            if sort in sorts:
+                self._work(running, job)
         if "small" in sorts:
             self._work(running, "define", small=SMALL)
 

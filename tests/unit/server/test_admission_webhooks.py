@@ -212,6 +212,19 @@ async def test_selectors_decide_by_namespace_and_labels(api, webhook):
 
 
 @admitted
+async def test_a_namespace_selector_follows_the_labels_of_namespaces(api, webhook):
+    await api.validating(namespaceSelector={"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]})
+    for namespace in ("one", "two"):
+        await api.made(NS, {"metadata": {"name": namespace}})
+    for number, (namespace, tier) in enumerate(
+        [("one", None), ("one", "prod"), ("two", None), ("one", "prod"), ("one", None), ("two", "prod"), ("one", None)]
+    ):
+        await api.patch(f"{NS}/{namespace}", {"metadata": {"labels": {"tier": tier}}})
+        await api.made(f"{NS}/{namespace}/configmaps", cm(f"a{number}"))
+    assert [one["name"] for one in webhook.requests] == ["a0", "a2", "a4", "a6"]
+
+
+@admitted
 async def test_match_conditions_decide_last(api, webhook):
     conditions = [
         {"name": "not-kube", "expression": "!object.metadata.name.startsWith('kube-')"},

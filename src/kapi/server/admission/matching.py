@@ -39,6 +39,8 @@ EXEMPT: Final = frozenset(
 """Kinds that no webhook or policy is asked about, so that one that refuses everything can be deleted."""
 
 NAMESPACES: Final = GroupResource("", "namespaces")
+_MOST_LABELS: Final = 64
+"""Labels of a namespace that each selector may remember."""
 
 
 class ResourceMatch(NamedTuple):
@@ -137,7 +139,10 @@ def _covering(
 
 def first_match(matches: Iterable[ResourceMatch], name: str) -> ResourceMatch | None:
     """Return the first match that is not limited to other names."""
-    return next((one for one in matches if not one.names or name in one.names), None)
+    for one in matches:
+        if not one.names or name in one.names:
+            return one
+    return None
 
 
 def kind_of(resource: Resource, subresource: str) -> GroupVersionKind:
@@ -177,11 +182,13 @@ def is_exempt(resource: Resource) -> bool:
 class Selectors:
     """The namespaceSelector and the objectSelector of a webhook, a policy or a binding."""
 
-    __slots__ = ("_namespace", "_object")
+    __slots__ = ("_decided", "_namespace", "_object")
 
     def __init__(self, namespace: Object | None, obj: Object | None) -> None:
         self._namespace = _compiled(namespace)
         self._object = _compiled(obj)
+        self._decided: tuple[dict[str, str], bool] = {}, False
+        """The labels of the stored namespace that was looked at last, and if they were selected."""
 
     def match(self, write: Write, obj: Object | None, old: Object | None) -> bool:
         """Return True if both select a request.
@@ -208,7 +215,16 @@ class Selectors:
         selector = self._namespace
         if isinstance(selector, str):
             raise InternalError.of(selector)
-        return not selector or selector.matches(namespace_labels(write, namespace, obj))
+        if not selector:
+            return True
+        labels = namespace_labels(write, namespace, obj)
+        known, is_selected = self._decided
+        if labels is not known:
+            is_selected = selector.matches(labels)
+            # Those of a Namespace that is written may still be changed.
+            if write.resource.resource != NAMESPACES.resource and len(labels) <= _MOST_LABELS:
+                self._decided = labels, is_selected
+        return is_selected
 
     def _match_objects(self, obj: Object | None, old: Object | None) -> bool:
         selector = self._object

@@ -102,15 +102,16 @@ class MutatingPolicies:
         request = PolicyRequest(write, obj, old, self._authorizer)
         errors: list[_Error] = []
         invocations: list[tuple[Policy[Mutator], Invocation]] = []
+
+        def misconfigured(policy: Policy[Mutator], binding: str, message: str) -> None:
+            if not policy.ignores_failure:
+                errors.append(_Error(policy.name, binding, message, is_misconfigured=True))
+
         for hook in self._source.hooks(write.operation, write.resource, write.subresource):
-            policy = hook.policy
-
-            def misconfigured(binding: str, message: str, policy: Policy[Mutator] = policy) -> None:
-                if not policy.ignores_failure:
-                    errors.append(_Error(policy.name, binding, message, is_misconfigured=True))
-
-            found = await request.invocations(hook, self._params, misconfigured)
-            invocations += [(policy, invocation) for invocation in found]
+            match = request.match(hook, misconfigured)
+            if match is not None:
+                found = await request.invocations(hook, match, self._params, misconfigured)
+                invocations += [(hook.policy, invocation) for invocation in found]
         if invocations:
             await self._invoke_all(invocations, request, errors)
         if errors:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kapi.registry.request import Write
     from kapi.server.admission.matching import ResourceMatch
     from kapi.server.admission.policies.params import Params
-    from kapi.server.admission.policies.source import Binding, Hook
+    from kapi.server.admission.policies.source import Binding, Hook, Policy
     from kapi.server.authz.authorizer import Authorizer
 
-    Misconfigured = Callable[[str, str], None]
-    """Called with the name of a binding, empty for the policy itself, and the reason why it cannot be used."""
+    Misconfigured = Callable[[Policy[Any], str, str], None]
+    """Called with a policy, the name of a binding (empty for the policy itself) and why it cannot be used."""
 
 
 class Invocation(NamedTuple):
@@ -111,17 +111,24 @@ class PolicyRequest:
             self._namespace = namespace_value(self.write.lookup.get("namespaces", "", self.namespace))
         return self._namespace
 
-    async def invocations(self, hook: Hook[Any], params: Params, misconfigured: Misconfigured) -> list[Invocation]:
+    def match(self, hook: Hook[Any], misconfigured: Misconfigured) -> ResourceMatch | None:
+        """Return the rule of a policy that covers the request; None if it does not apply, or cannot be used."""
+        try:
+            return hook.matcher.match(self.write, self.obj, self.old, self.name)
+        except ApiError as error:
+            misconfigured(hook.policy, "", f"failed to configure policy: {error}")
+            return None
+
+    async def invocations(
+        self, hook: Hook[Any], match: ResourceMatch, params: Params, misconfigured: Misconfigured
+    ) -> list[Invocation]:
         """Return the bindings of a policy that apply to the request, each once for each of its params."""
         write, found = self.write, list[Invocation]()
         try:
-            match = hook.matcher.match(write, self.obj, self.old, self.name)
-            if match is None:
-                return found
             resource = params.resource(hook.policy.spec.get("paramKind"))
             await hook.policy.compiled()
         except (ApiError, ConfigurationError) as error:
-            misconfigured("", f"failed to configure policy: {error}")
+            misconfigured(hook.policy, "", f"failed to configure policy: {error}")
             return found
         for binding, matcher in hook.bindings:
             try:
@@ -130,7 +137,7 @@ class PolicyRequest:
                 collected = await params.collect(resource, binding.spec.get("paramRef"), self.namespace)
                 await self.admitted(match)
             except (ApiError, ConfigurationError) as error:
-                misconfigured(binding.name, f"failed to configure binding: {error}")
+                misconfigured(hook.policy, binding.name, f"failed to configure binding: {error}")
             else:
                 found += [Invocation(binding, match, param) for param in collected]
         return found

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kapi.registry.catalog import Catalog
     from kapi.registry.request import Write
     from kapi.registry.resource import Resource
+    from kapi.server.admission.matching import ResourceMatch
     from kapi.server.admission.policies.requests import PolicyRequest
     from kapi.server.admission.policies.source import Binding, Hook, Policy
     from kapi.server.admission.policies.validator import Decision, Result, Validator
@@ -72,23 +73,27 @@ class ValidatingPolicies:
         request = PolicyRequest(write, obj, old, self._authorizer)
         outcome = _Outcome()
         for hook in self._source.hooks(write.operation, write.resource, write.subresource):
-            await self._ask(hook, request, outcome)
+            match = request.match(hook, outcome.misconfigured)
+            if match is not None:
+                await self._ask(hook, match, request, outcome)
         if outcome.failures:
             write.audit_annotations.setdefault(FAILURE_ANNOTATION, _go_json(outcome.failures[:_MOST_FAILURES]))
         if outcome.denials:
             denial = outcome.denials[0]
             raise failed_validation(write, obj, denial.reason, denial.text())
 
-    async def _ask(self, hook: Hook[Validator], request: PolicyRequest, outcome: _Outcome) -> None:
+    async def _ask(
+        self, hook: Hook[Validator], match: ResourceMatch, request: PolicyRequest, outcome: _Outcome
+    ) -> None:
         from kapi.server.admission.expressions import evaluate
 
         policy = hook.policy
-        found = await request.invocations(hook, self._params, partial(outcome.misconfigured, policy))
+        found = await request.invocations(hook, match, self._params, outcome.misconfigured)
         if not found:
             return
         annotations: dict[str, list[str]] = {}
         validator = await policy.compiled()
-        for binding, match, param in found:
+        for binding, _, param in found:
             admitted = await request.admitted(match)
             variables = request.variables(admitted, param)
             conditions = request.condition_variables(admitted, param) if validator.has_conditions else {}
