@@ -16,6 +16,7 @@ import structlog
 from kapi.base import malloc
 from kapi.base.clock import SystemClock
 from kapi.base.log import ensure_configured
+from kapi.base.smallobjects import SmallObjects
 from kapi.controlplane import bootstrap
 from kapi.controlplane.admission import Parts, admission_for
 from kapi.controlplane.apiserviceavailability import ApiServiceAvailability
@@ -222,6 +223,7 @@ class ControlPlane:
             unix=self.options.socket,
             memory=self._services.memory,
             shares_port=self.options.shares_port,
+            small_objects=SmallObjects() if self.options.listen else None,
         )
         self.metrics.observe_connections(server)
         await server.start()

@@ -12,8 +12,10 @@ import uvloop
 
 from kapi.api.errors import BadRequest
 from kapi.api.user import ANONYMOUS
+from kapi.base.smallobjects import SmallObjects
 from kapi.base.tls import Authority, KeyPair, client_context, server_context
 from kapi.server.pages.metrics import Metrics
+from kapi.server.transport import serve
 from kapi.server.transport.acceptor import HANDSHAKES_PER_TURN
 from kapi.server.transport.connection import Connection
 from kapi.server.transport.limits import Limits
@@ -364,5 +366,51 @@ def test_tls_does_not_begin_for_a_silent_connection(run, tls):
             for _ in range(10):
                 await asyncio.sleep(0)
             assert begun == []
+
+    run(main())
+
+
+# -- small objects ----------------------------------------------------------------------------------------------------
+
+
+def test_small_objects_are_in_the_heap_while_there_are_many_connections(run, monkeypatch):
+    monkeypatch.setattr(serve, "MANY", 6)
+    monkeypatch.setattr(serve, "FEW", 3)
+    small = SmallObjects()
+
+    async def main():
+        server = Server(hello, host="127.0.0.1", small_objects=small)
+        await server.start()
+        try:
+            async with connected(server, 5):
+                await until(lambda: server.connections == 5)
+                assert not small.in_heap
+                async with connected(server, 1) as (client,):
+                    await until(lambda: server.connections == 6)
+                    assert small.in_heap
+                    assert await ask(*client) == (200, b"127.0.0.1")
+                await until(lambda: server.connections == 5)
+                assert small.in_heap
+            await until(lambda: server.connections == 0)
+            assert not small.in_heap
+        finally:
+            await server.close()
+
+    run(main())
+
+
+def test_a_server_that_ends_with_many_connections_leaves_small_objects_in_arenas(run, monkeypatch):
+    monkeypatch.setattr(serve, "MANY", 2)
+    monkeypatch.setattr(serve, "FEW", 1)
+    small = SmallObjects()
+
+    async def main():
+        server = Server(hello, host="127.0.0.1", small_objects=small)
+        await server.start()
+        async with connected(server, 2):
+            await until(lambda: server.connections == 2)
+            assert small.in_heap
+            await server.close()
+            assert not small.in_heap
 
     run(main())

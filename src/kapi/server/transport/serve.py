@@ -15,7 +15,7 @@ import os
 import socket
 import stat
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kapi.server.transport.acceptor import Acceptor
 from kapi.server.transport.connection import Connection
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     import ssl
     from pathlib import Path
 
+    from kapi.base.smallobjects import SmallObjects
     from kapi.server.transport.message import Handler
+
+MANY: Final = 500
+FEW: Final = 250
+"""Connections from and up to which small objects are in the heap. Below that they take a few MiB."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +56,7 @@ class Server:
         limits: Limits | None = None,
         memory: MemoryAccount | None = None,
         shares_port: bool = False,
+        small_objects: SmallObjects | None = None,
     ) -> None:
         if host is None and unix is None:
             raise ValueError("a server needs a host, a unix socket path, or both")
@@ -62,6 +68,8 @@ class Server:
         self.retiring = False
         """True if every connection is closed with the response to its next request."""
         self._shares_port = shares_port
+        self._small_objects = small_objects
+        """Moved to the heap while there are `MANY` connections; None if the process belongs to another program."""
         self.port = port
         self._host = host
         self._tls = tls
@@ -135,6 +143,8 @@ class Server:
             return False
         self._connections[connection] = address
         self._by_address[address] += 1
+        if len(self._connections) == MANY and self._small_objects is not None:
+            self._small_objects.to_heap()
         return True
 
     def forget(self, connection: Connection) -> None:
@@ -144,6 +154,10 @@ class Server:
             self._by_address[address] -= 1
             if not self._by_address[address]:
                 del self._by_address[address]
+            if self._small_objects is not None and self._small_objects.in_heap and len(self._connections) < FEW:
+                self._small_objects.to_arenas()
+                # A dictionary keeps the size it had.
+                self._connections = dict(self._connections)
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 

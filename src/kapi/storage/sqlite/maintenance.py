@@ -112,6 +112,8 @@ class Maintenance:
         self.pages += removed
         if not self.has_old_rows:
             self.measure()
+            # It went through most of what was written lately, which is now in the page cache and not needed again.
+            self._connection.execute("PRAGMA shrink_memory")
 
     # -- pages
 
