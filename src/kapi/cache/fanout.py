@@ -11,8 +11,8 @@ than the end of that time. So a busy server delivers for about half of its time 
   a watcher at once.
 * A delivery that takes long is made in slices of `SLICE` seconds. Between two of them the event loop serves everything
   else; changes that are committed meanwhile wait until it has ended. When more than `BATCH_BYTES` wait, writers of the
-  resource wait before they commit (`room`), so that they are no faster than the deliveries. Changes that other servers
-  commit cannot be kept waiting: beyond `MOST_BYTES` they are delivered without a pause.
+  resource wait before they commit (`caught_up`), so that they are no faster than the deliveries. Changes that other
+  servers commit cannot be kept waiting: beyond `MOST_BYTES` they are delivered without a pause.
 * The write is answered without waiting for its delivery. Readers of the cache see it before that, as ever.
 * A watcher that joins while events wait has read those from history, and is not sent them again (`Watcher.after`).
   `flush` is called before a bookmark, which says that everything has been sent, and before a watch ends.
@@ -55,7 +55,7 @@ class FanOut:
 
     def __init__(self, storage: Storage, invalid: InvalidObjects) -> None:
         self.watchers = WatcherIndex()
-        self.room: asyncio.Event | None = None
+        self.caught_up: asyncio.Event | None = None
         """While too many events wait: set as soon as writers may go on."""
         self._storage = storage
         self._invalid = invalid
@@ -112,7 +112,7 @@ class FanOut:
         self._batch, self._steps, self._spent = [], None, 0.0
         self._waiting, self._waiting_bytes = [], 0
         self._unschedule()
-        self._make_room()
+        self._let_writers_go_on()
 
     # -- when ---------------------------------------------------------------------------------------------------------
 
@@ -142,15 +142,15 @@ class FanOut:
 
     def _limit(self) -> None:
         """Let writers wait if more waits than one delivery takes; leave no more than `MOST_BYTES`."""
-        if self._waiting_bytes > BATCH_BYTES and self.room is None:
-            self.room = asyncio.Event()
+        if self._waiting_bytes > BATCH_BYTES and self.caught_up is None:
+            self.caught_up = asyncio.Event()
         while self._waiting_bytes > MOST_BYTES:
             self._advance(float("inf"), MOST_BYTES)
 
-    def _make_room(self) -> None:
-        if self.room is not None:
-            self.room.set()
-            self.room = None
+    def _let_writers_go_on(self) -> None:
+        if self.caught_up is not None:
+            self.caught_up.set()
+            self.caught_up = None
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class FanOut:
         ended = perf_counter()
         self._spent += ended - began
         if self._waiting_bytes <= BATCH_BYTES:
-            self._make_room()
+            self._let_writers_go_on()
         if not is_complete:
             self._schedule(asyncio.get_running_loop().call_soon(self._deliver))
             return

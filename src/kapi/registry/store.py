@@ -219,8 +219,8 @@ class Store:
         if len(value.before) + len(value.after) > OBJECT_BYTES:
             raise RequestEntityTooLarge(f"limit is {OBJECT_BYTES}")
         selection = self._selection(obj, *value)
-        if (room := self.cache.fan_out.room) is not None:
-            await room.wait()
+        if (caught_up := self.cache.fan_out.caught_up) is not None:
+            await caught_up.wait()
         if companions:
             revision = await self.storage.commit((Put(key, value, expected, selection), *companions))
         else:
@@ -243,8 +243,8 @@ class Store:
 
         Returns the revision of the commit.
         """
-        if (room := self.cache.fan_out.room) is not None:
-            await room.wait()
+        if (caught_up := self.cache.fan_out.caught_up) is not None:
+            await caught_up.wait()
         if companions:
             return await self.storage.commit((Delete(item.key, item.revision), *companions))
         return await self.storage.delete(item.key, item.revision)

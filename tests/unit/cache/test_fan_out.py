@@ -289,12 +289,12 @@ def test_writers_wait_while_more_than_a_batch_waits():
         fan = Fan(MANY)
         for _ in range(2):
             fan.put(size=BATCH_BYTES)
-        assert fan.cache.fan_out.room is None
+        assert fan.cache.fan_out.caught_up is None
         fan.put()
-        room = fan.cache.fan_out.room
-        assert not room.is_set()
-        await room.wait()
-        assert fan.cache.fan_out.room is None
+        caught_up = fan.cache.fan_out.caught_up
+        assert not caught_up.is_set()
+        await caught_up.wait()
+        assert fan.cache.fan_out.caught_up is None
         assert fan.outlets[-1].writes == [["1"]]
         await asyncio.sleep(1)
         assert fan.writes == [["1"], ["2"], ["3"]]

@@ -488,14 +488,14 @@ async def test_watch_that_is_not_read_costs_little_and_gets_everything_when_it_i
 async def test_writers_wait_while_too_many_changes_wait_for_their_delivery(api):
     await api.made(CM, cm("old"))
     fan_out = api.catalog.store("configmaps").cache.fan_out
-    room = fan_out.room = asyncio.Event()
+    caught_up = fan_out.caught_up = asyncio.Event()
     other = await api.made(PODS, pod("other"))
     writes = [asyncio.ensure_future(one) for one in (api.made(CM, cm("new")), api.delete(f"{CM}/old"))]
     await asyncio.sleep(1)
     assert not any(write.done() for write in writes)
     assert api.revision == int(other["metadata"]["resourceVersion"])
-    fan_out.room = None
-    room.set()
+    fan_out.caught_up = None
+    caught_up.set()
     await asyncio.gather(*writes)
     assert [item["metadata"]["name"] for item in (await api.get(CM)).json["items"]] == ["new"]
 
