@@ -11,7 +11,8 @@ classes for the answers it reads, so one `except Conflict` works on both sides o
     ├── MethodNotAllowed 405        ├── UnsupportedMediaType 415   ├── NotImplemented501 501
     ├── NotAcceptable 406           ├── Invalid 422                ├── ServiceUnavailable 503
     ├── RequestTimeout 408                                         ├── Timeout 504
-    └── PageNotFound 404 (text)
+    ├── PageNotFound 404 (text)
+    └── InternalServerError 500 (text)
 """
 
 from __future__ import annotations
@@ -138,6 +139,13 @@ class PageNotFound(ApiError):
 
     def __init__(self) -> None:
         super().__init__("404 page not found")
+
+
+class InternalServerError(ApiError):
+    """500 as plain text: a request that failed before its form could be negotiated."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f'Internal Server Error: "{url}": {why}')
 
 
 class MethodNotAllowed(ApiError):

@@ -398,9 +398,12 @@ class CacheHub:
 
     async def load(self) -> None:
         """Read the store as it was at the oldest kept revision, then everything since, then follow it live."""
+        is_read = True
         try:
             await self._load(self.storage.compacted)
         except Compacted:
+            is_read = False
+        if not is_read:
             # Another server has compacted the store meanwhile. The present is kept for longer than reading it takes.
             await self._load(await self.storage.latest())
         self.loaded = True

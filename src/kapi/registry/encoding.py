@@ -13,6 +13,7 @@ import msgspec
 
 from kapi.cache.watchcache import Selection
 from kapi.codec.pieces import PIECE_BYTES, decode_pieces
+from kapi.registry.selectedmetadata import decode_selected
 from kapi.storage.encryption.prefix import require_plain
 from kapi.storage.interface import Draft
 
@@ -49,25 +50,6 @@ _METADATA_ORDER = (
     "managedFields",
 )
 _METADATA_FIELDS = frozenset(_METADATA_ORDER)
-
-
-class _OwnerReference(msgspec.Struct):
-    uid: str
-
-
-class _Metadata(msgspec.Struct):
-    labels: dict[str, str] | None = None
-    owners: list[_OwnerReference] | None = msgspec.field(name="ownerReferences", default=None)
-    initializers: dict[str, Any] | None = None
-    uid: str = ""
-    deleted: str | None = msgspec.field(name="deletionTimestamp", default=None)
-
-
-class _Selected(msgspec.Struct):
-    metadata: _Metadata
-
-
-_decode_selected = msgspec.json.Decoder(_Selected).decode
 
 
 def head_of(api_version: str, kind: str) -> bytes:
@@ -120,12 +102,12 @@ def _decoded(data: bytes) -> Any:
 
 def uid_of(body: bytes) -> str:
     """Return the uid of the object of a cached body."""
-    return _decode_selected(b"{" + body).metadata.uid
+    return decode_selected(b"{" + body).metadata.uid
 
 
 def is_marked(body: bytes) -> bool:
     """Return True if the object of a cached body is marked for deletion."""
-    return _decode_selected(b"{" + body).metadata.deleted is not None
+    return decode_selected(b"{" + body).metadata.deleted is not None
 
 
 def owners_of(metadata: Object) -> tuple[str, ...] | None:
@@ -135,7 +117,7 @@ def owners_of(metadata: Object) -> tuple[str, ...] | None:
 
 
 def _selection(value: bytes) -> Selection:
-    metadata = _decode_selected(value).metadata
+    metadata = decode_selected(value).metadata
     owners = tuple(owner.uid for owner in metadata.owners) if metadata.owners else None
     return Selection(metadata.labels, None, None, owners, metadata.initializers is not None)
 

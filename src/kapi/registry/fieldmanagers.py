@@ -137,7 +137,8 @@ async def with_conversions(resource: Resource, work: Callable[[], T], *, is_larg
         try:
             return await off_loop(work) if is_large else work()
         except _Unconverted as missing:
-            known[missing.key] = await store.convert(missing.obj, missing.api_version)
+            key, obj, api_version = missing.key, missing.obj, missing.api_version
+        known[key] = await store.convert(obj, api_version)
 
 
 def _convert_now(store: Store, obj: Object, api_version: str) -> Object:

@@ -6,7 +6,6 @@ strategies, to field managers and to admission plug-ins.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kapi.api.user import User
@@ -168,6 +167,26 @@ class Write:
 
     def of_object(self, namespace: str, name: str) -> Write:
         """The same request for one object of a collection; warnings and audit annotations are shared."""
-        write = copy(self)
-        write.namespace, write.name = namespace, name
+        write = Write(
+            self.operation,
+            self.resource,
+            lookup=self.lookup,
+            now=self.now,
+            namespace=namespace,
+            name=name,
+            subresource=self.subresource,
+            kind=self.kind,
+            store=self.store,
+            user=self.user,
+            verb=self.verb,
+            options=self.options,
+            field_manager=self.field_manager,
+            field_managers=self.field_managers,
+            admission=self.admission,
+            warnings=self.warnings,
+            audit_annotations=self.audit_annotations,
+            request_bytes=self.object_bytes,
+        )
+        write.dry_run = self.dry_run
+        write.old, write.finish, write.reinvocation = self.old, self.finish, self.reinvocation
         return write

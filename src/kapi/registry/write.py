@@ -153,18 +153,27 @@ async def _until_committed(write: Write, attempt: Callable[[], Coroutine[Any, An
     """
     is_current = False
     while True:
+        written: Written | None = None
+        refusal: ApiError | None = None
         try:
             written = await attempt()
         except RevisionMismatch:
+            pass
+        except ApiError as error:
+            refusal = error
+        if written is None and refusal is None:
             is_current = await write.store.catch_up()
-        except ApiError:
-            if is_current or not await _is_outdated(write):
-                raise
-            is_current = True
-        else:
-            if not written.is_unchanged or is_current or not await _is_outdated(write):
-                return written
-            is_current = True
+            continue
+        try:
+            is_final = is_current or (written is not None and not written.is_unchanged) or not await _is_outdated(write)
+            if is_final and refusal is not None:
+                raise refusal
+        finally:
+            # Its traceback refers to this frame.
+            del refusal
+        if is_final and written is not None:
+            return written
+        is_current = True
 
 
 async def _is_outdated(write: Write) -> bool:
@@ -503,11 +512,14 @@ async def _update(write: Write, source: Source, scope: UpdateScope, item: ReadyI
     _check_preconditions(store, item, obj, old, is_patch=source.is_patch)
     prepare_update(write, scope, obj, old)
     errors = partial(update_errors, write, scope, obj, old)
+    is_valid = True
     try:
         await _validate(write, obj, errors)
     except Invalid:
         if not _drop_unknown(write, old):
             raise
+        is_valid = False
+    if not is_valid:
         await _validate(write, obj, errors)
     try:
         await write.admission.validate(write, scope.admitted(obj), scope.admitted(old))

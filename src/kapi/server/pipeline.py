@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -47,7 +47,7 @@ from kapi.storage.interface import OutcomeUnknown, StorageBusy, StorageFailed, S
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kapi.server.router import Router
+    from kapi.server.router import Endpoint, Router
     from kapi.server.services import Services
     from kapi.server.transport.message import Request, Response, StreamResponse
 
@@ -77,16 +77,17 @@ class Pipeline:
         context = Context(request, self._services, audit_id)
         metrics = self._services.metrics.requests
         mutating = metrics.begin(request.method)
-        response: Response | StreamResponse | None = None
+        # None in `finally` only if there is an exception; mypyc would take the type of that, so this one has none.
+        answered: Any = None
         try:
-            response = await self._recover(context)
+            response = answered = await self._recover(context)
         finally:
             if context.ticket is not None:
                 context.ticket.finish()
             elapsed = time.perf_counter() - started
             if context.audit is not None and self._services.auditor is not None:
-                self._services.auditor.answered(context, response, elapsed)
-            code = response.status if response is not None else 499
+                self._services.auditor.answered(context, answered, elapsed)
+            code = answered.status if answered is not None else 499
             metrics.end(context.info.verb, context.resource, context.info.subresource, code, elapsed, mutating=mutating)
         headers = response.headers
         headers.append(("Audit-Id", audit_id))
@@ -154,12 +155,7 @@ class Pipeline:
 
     async def _answer(self, context: Context, *, has_deadline: bool) -> Response | StreamResponse:
         request, services = context.request, self._services
-        # Authentication.
-        authenticator = services.authenticator
-        try:
-            context.user = authenticator.identify(request) or await authenticator.authenticate(request)
-        except Unauthorized as refusal:
-            await self._authenticate_again(context, refusal)
+        await self._authenticate(context)
         # Audit.
         if services.auditor is not None:
             services.auditor.received(context)
@@ -182,12 +178,7 @@ class Pipeline:
         elif context.audit is not None:
             context.audit.allowed_by = decision.reason
         # Routing, and the rest of the body.
-        try:
-            endpoint = self._router.route(context)
-        except (NotFound, PageNotFound):
-            if not await self._has_caught_up():
-                raise
-            endpoint = self._router.route(context)
+        endpoint = await self._route(context)
         if request.arrival is not None:
             await request.arrival.wait(context.user)
         # Flow control.
@@ -212,14 +203,22 @@ class Pipeline:
 
         A refusal is decided again then: a definition, a binding or an account that another server has acknowledged is
         known to all. A server that does not share its store has heard of everything.
+
+        Those who call it do so after `except`, not in it: a coroutine that is compiled must not wait there.
         """
         hub = self._services.catalog.hub
         before = hub.revision
         revision = await hub.storage.latest()
         return revision > before and await hub.wait_for(revision, seconds=CATCH_UP_SECONDS)
 
-    async def _authenticate_again(self, context: Context, refusal: Unauthorized) -> None:
+    async def _authenticate(self, context: Context) -> None:
         authenticator, auditor, request = self._services.authenticator, self._services.auditor, context.request
+        try:
+            context.user = authenticator.identify(request) or await authenticator.authenticate(request)
+        except Unauthorized as error:
+            refusal = error
+        else:
+            return
         try:
             if not await self._has_caught_up():
                 raise refusal
@@ -228,14 +227,32 @@ class Pipeline:
             if auditor is not None:
                 auditor.failed_authentication(context)
             raise
+        finally:
+            del refusal  # its traceback refers to this frame
+
+    async def _route(self, context: Context) -> Endpoint:
+        try:
+            return self._router.route(context)
+        except (NotFound, PageNotFound) as error:
+            refusal = error
+        try:
+            if not await self._has_caught_up():
+                raise refusal
+        finally:
+            del refusal
+        return self._router.route(context)
 
     async def _decided(self, decide: Callable[[], Awaitable[_T]]) -> _T:
         """The outcome of a decision about access, which is made a second time if it is a refusal that is outdated."""
         try:
             return await decide()
-        except Forbidden:
+        except Forbidden as error:
+            refusal = error
+        try:
             if not await self._has_caught_up():
-                raise
+                raise refusal
+        finally:
+            del refusal
         return await decide()
 
     def _deadline(self, context: Context) -> float | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from kapi.api import names
-from kapi.api.errors import ApiError, BadRequest, NotFound, PageNotFound
+from kapi.api.errors import BadRequest, InternalServerError, NotFound, PageNotFound
 from kapi.api.selectors import FieldSelector, SelectorError
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ REMEMBERED_LENGTH = 512
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _FALSE = frozenset({"false", "0"})
-
-
-class InternalServerError(ApiError):
-    """500 as plain text: a request that failed before its form could be negotiated."""
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(f'Internal Server Error: "{url}": {why}')
 
 
 class RequestInfo:

@@ -87,7 +87,7 @@ class Router:
         table = self._subresources.get(f"{resource.resource}/{sub.name}") or self._subresources[sub.name]
         method = context.request.method
         verb = "create" if method == "POST" else _NAMED.get(method)
-        endpoint = table.get(verb) if verb in sub.verbs else None
+        endpoint = table.get(verb) if verb is not None and verb in sub.verbs else None
         if endpoint is None:
             raise MethodNotAllowed
         return endpoint

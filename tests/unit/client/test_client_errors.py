@@ -41,7 +41,7 @@ def test_error_survives_the_wire(error):
 
 
 def test_every_reason_has_its_class():
-    apart = {errors.PageNotFound, errors.PlainError}
+    apart = {errors.PageNotFound, errors.InternalServerError, errors.PlainError}
     ours = {cls for cls in ApiError.__subclasses__() if cls.__module__ == errors.__name__}
     assert {type(error) for error in RAISED} == ours - apart
 

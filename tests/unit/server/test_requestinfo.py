@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_client import CM, NS, cm, served
-from kapi.api.errors import ApiError
-from kapi.server.requestinfo import MAX_PARAMETERS, InternalServerError, is_true, parse_query, request_info
+from kapi.api.errors import ApiError, InternalServerError
+from kapi.server.requestinfo import MAX_PARAMETERS, is_true, parse_query, request_info
 
 
 def _info(method, target):

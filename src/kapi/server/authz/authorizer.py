@@ -10,11 +10,10 @@ import itertools
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
-from kapi.api.errors import Forbidden
+from kapi.api.errors import Forbidden, InternalServerError
 from kapi.api.go.text import quote
 from kapi.api.meta import GroupResource
 from kapi.server.context import DECISION, REASON
-from kapi.server.requestinfo import InternalServerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

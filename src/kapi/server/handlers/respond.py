@@ -10,7 +10,7 @@ import asyncio
 import gzip
 from typing import TYPE_CHECKING, Any
 
-from kapi.api.errors import ApiError, NotAcceptable, Overloaded, PageNotFound
+from kapi.api.errors import ApiError, InternalServerError, NotAcceptable, Overloaded, PageNotFound
 from kapi.cache.snapshot import Snapshot
 from kapi.codec import json, negotiate, yaml
 from kapi.server.handlers.listing import (
@@ -25,7 +25,6 @@ from kapi.server.handlers.listing import (
     object_steps,
 )
 from kapi.server.handlers.views import PartialView, PlainView, TableView
-from kapi.server.requestinfo import InternalServerError
 from kapi.server.transport.message import Body, Response
 
 if TYPE_CHECKING:

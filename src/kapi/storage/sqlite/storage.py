@@ -84,7 +84,7 @@ class SqliteStorage:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._writer = Writer(directory, self, self._loop, history_bytes)
         # A daemon: a program that ends without `close` ends as if killed, which the store survives by design.
-        self._thread = threading.Thread(target=self._writer.run, name="kapi-storage-writer", daemon=True)
+        self._writer_thread = threading.Thread(target=self._writer.run, name="kapi-storage-writer", daemon=True)
         self._readers = ThreadPoolExecutor(_READERS, "kapi-storage-reader")
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
@@ -114,7 +114,7 @@ class SqliteStorage:
             max_waiting_bytes=max_waiting_bytes,
             history_bytes=history_bytes,
         )
-        store._thread.start()
+        store._writer_thread.start()
         try:
             await store._opened
         except BaseException:
@@ -370,7 +370,7 @@ class SqliteStorage:
                 connection.close()
             self._writer.inbox.put(Stop())
         await asyncio.shield(self._ended)
-        self._thread.join()
+        self._writer_thread.join()
         if self._database >= 0:
             os.close(self._database)
             self._database = -1
