@@ -82,8 +82,9 @@ lock: $(INSTALLED) ## Lock the newest packages that pyproject.toml allows, with 
 		--no-emit-index-url --no-annotate --quiet --upgrade --custom-compile-command 'make lock' --output-file $(LOCK)
 	$(BIN)/python tools/check_lock.py
 
-dist: $(INSTALLED) ## Build the sdist and the wheel into dist/, with the locked build backend
+dist: $(INSTALLED) ## Build the sdist, the wheel, and compiled wheels for the Pythons that are installed, into dist/
 	$(BIN)/python -m hatchling build --target sdist --target wheel
+	bash tools/compiled_wheels
 
 clean: ## Remove what was built, generated or cached; .venv stays and is brought up to date by the next target
 	rm -rf build dist src/kapi/api/builtin src/kapi/schema/builtin/definitions.bin

@@ -33,7 +33,7 @@ def main() -> int:
     """Measure and print; fails only if a row could not be measured, however slow it was."""
     options = _options()
     _raise_file_limit()
-    if options.compare:
+    if options.compare or options.compiled:
         return _compare(options)
     if options.scale:
         return _scale(options)
@@ -70,11 +70,12 @@ def _data_folder(options: argparse.Namespace) -> Path:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    """Compare this tree with another."""
+    """Compare this tree with another, or compiled with itself."""
     try:
-        theirs, ours = checkout.find(options.compare, ROOT), checkout.this_tree(ROOT)
+        theirs = checkout.find(options.compare, ROOT) if options.compare else checkout.this_tree(ROOT, "plain Python")
+        ours = checkout.compiled(ROOT) if options.compiled else checkout.this_tree(ROOT)
     except checkout.NoSuchTree as error:
-        sys.stderr.write(f"cannot compare with {options.compare}: {error}\n")
+        sys.stderr.write(f"cannot compare: {error}\n")
         return 1
     folder = _data_folder(options) / str(os.getpid())
     folder.mkdir()
@@ -123,6 +124,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--compare", metavar="REV", help="compare this tree with a commit, a source tree, or a Python with Kapi in it"
     )
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="compile this tree for a comparison; without --compare it is compared with plain Python",
+    )
     parser.add_argument("--scale", action="store_true", help="measure how costs grow; fail if one grows too fast")
     parser.add_argument("--flame", type=Path, metavar="FOLDER", help="draw where the time of requests goes")
     parser.add_argument(
@@ -150,7 +156,7 @@ def _rows(options: argparse.Namespace, groups: list[str]) -> tuple[Sequence[str]
     """The rows that there are, and those that are measured unless some are named."""
     if options.flame:
         return tuple(flame.ROWS), flame.DEFAULT_ROWS
-    known = tuple(compare.ROWS if options.compare else scale.SECTIONS if options.scale else groups)
+    known = tuple(compare.ROWS if options.compare or options.compiled else scale.SECTIONS if options.scale else groups)
     return known, known
 
 

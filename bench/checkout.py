@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 
 from bench.target import environment
+from generate import extensions
 
 KEPT = 4
 """Commits whose sources are kept."""
@@ -45,9 +46,25 @@ class Tree:
         return _output([self.python, "-c", script], env=environment(self.variables))
 
 
-def this_tree(root: Path) -> Tree:
+def this_tree(root: Path, name: str = "this tree") -> Tree:
     """The tree that this program belongs to."""
-    return _checked(Tree.of_sources("this tree", root), root)
+    return _checked(Tree.of_sources(name, root), root)
+
+
+def compiled(root: Path) -> Tree:
+    """The tree that this program belongs to, compiled as for a wheel."""
+    folder = root / ".peers" / "compare" / "compiled"
+    sys.stderr.write("  compiling\n")
+    try:
+        made = extensions.build(root, folder)
+    except extensions.NotBuilt as error:
+        raise NoSuchTree(f"this tree cannot be compiled: {error}") from None
+    # The modules that mypyc has read are edited copies; those that are not compiled, and tracebacks, need the source.
+    shutil.rmtree(folder / "src", ignore_errors=True)
+    shutil.copytree(root / "src" / "kapi", folder / "src" / "kapi", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in made:
+        shutil.copy(folder / path, folder / "src" / path)
+    return _checked(Tree.of_sources("compiled", folder), folder)
 
 
 def find(text: str, root: Path) -> Tree:

@@ -8,6 +8,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from kapi.base.version import compiler
 from kapi.testing.threads import import_before_threads
 
 
@@ -49,6 +50,14 @@ def _logging_as_it_was():
     structlog.reset_defaults()
     if is_configured:
         structlog.configure(**before)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Skip what cannot run where Kapi is compiled."""
+    marker = item.get_closest_marker("plain")
+    if marker is not None and compiler() == "mypyc":
+        item.add_marker(pytest.mark.skip(reason=f"needs plain Python: {marker.kwargs['reason']}"))
 
 
 @pytest.hookimpl(trylast=True)

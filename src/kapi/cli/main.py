@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kapi.base.version import VERSION
+from kapi.base.version import described
 from kapi.cli.admission import add_admission_options
 from kapi.cli.authentication import add_authentication_options
 from kapi.cli.authorization import add_authorization_options
@@ -259,7 +259,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace) -> int:
-    sys.stdout.write(f"{VERSION}\n")
+    sys.stdout.write(f"{described()}\n")
     return 0
 
 
@@ -276,7 +276,7 @@ COMMANDS: Final[Sequence[Command | Group]] = (
     GENERATE,
     STORE,
     ENVTEST_ASSETS,
-    Command("version", "Print the version", lambda _: None, _version, ""),
+    Command("version", "Print the version, and whether it is compiled", lambda _: None, _version, ""),
 )
 
 
@@ -288,7 +288,7 @@ def run(arguments: Sequence[str]) -> int:
         f"{_ABOUT}\n\ncommands:\n{command_list(COMMANDS)}",
         "The options of a command: kapi COMMAND --help",
     )
-    program.add_argument("--version", action="version", version=VERSION, help="print the version and exit")
+    program.add_argument("--version", action="version", version=described(), help="print the version and exit")
     add_connection_options(program, given_only=True)
     return _dispatch(program, COMMANDS, arguments)
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import kapi
+from kapi.base.version import described
 from kapi.cli.command import Parser, add_flag, at_least
 
 MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
@@ -97,9 +98,10 @@ def test_help_of_a_command_describes_every_option(run_kapi):
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
 def test_the_version_is_printed(run_kapi, arguments):
-    assert run_kapi(*arguments) == (f"{kapi.__version__}\n", "", 0)
+    assert run_kapi(*arguments) == (f"{described()}\n", "", 0)
+    assert described().startswith(f"{kapi.__version__} (")
 
 
 def test_the_module_is_the_command():
     finished = subprocess.run([sys.executable, "-m", "kapi", "version"], capture_output=True, text=True, check=True)
-    assert finished.stdout == f"{kapi.__version__}\n"
+    assert finished.stdout == f"{described()}\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import kapi
+from kapi.base.version import described
 from kapi.cli.up import run
 
 READY = re.compile(
@@ -127,7 +128,7 @@ def test_unknown_option_ends_the_process_with_two():
 
 def test_version_is_printed():
     done = _kapi("version")
-    assert (done.returncode, done.stdout.strip()) == (0, kapi.__version__)
+    assert (done.returncode, done.stdout.strip()) == (0, described())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

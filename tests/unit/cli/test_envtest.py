@@ -160,7 +160,7 @@ def test_kubectl_is_the_one_that_is_installed_else_our_own(assets, tmp_path):
         check=True,
         timeout=SECONDS,
     )
-    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", done.stdout)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S* \(.*\)\n", done.stdout)
 
 
 def test_kube_apiserver_serves_the_certificate_and_the_users_that_it_is_given(assets, tmp_path):

@@ -301,6 +301,7 @@ async def test_events_are_never_charged(api):
     assert (await api.post(f"{NS}/default/events", event)).status == 201
 
 
+@pytest.mark.plain(reason="replaces generate_name")
 @served
 async def test_a_name_is_generated_again_without_a_second_charge(api, monkeypatch):
     names = iter(["gen-1", "gen-1", "gen-2"])

@@ -107,6 +107,7 @@ async def test_long_generate_name_prefix_is_truncated(api):
     assert made["metadata"]["name"].startswith("x" * 58)
 
 
+@pytest.mark.plain(reason="replaces generate_name")
 @served
 async def test_generated_name_conflict_is_retried(api, monkeypatch):
     names = iter(["g-1", "g-1", "g-1", "g-2"])
@@ -117,6 +118,7 @@ async def test_generated_name_conflict_is_retried(api, monkeypatch):
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
 
+@pytest.mark.plain(reason="replaces generate_name")
 @served
 async def test_generated_name_fails_after_eight_conflicts(api, monkeypatch):
     tried = []

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from api_client import TABLE, served
+from kapi.base.version import compiler
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 KUBECTL = f"{AGGREGATED},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -197,6 +198,7 @@ async def test_version_is_indented(api, path):
         "compiler",
         "platform",
     ]
+    assert answer["compiler"] == compiler()
 
 
 # -- OpenAPI ----------------------------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ async def test_what_an_impersonated_request_creates_is_checked_for_escalation_as
     assert 'User "zoe" cannot create' in answer.message
 
 
+@pytest.mark.plain(reason="replaces the number of users that are remembered")
 @served
 async def test_remembered_modes_are_bounded(api, monkeypatch):
     monkeypatch.setattr(impersonation, "REMEMBERED_USERS", 3)
