@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -41,6 +42,32 @@ with open(answer, "w") as file:
 """
 
 
+# A function of Python is called now and then: the interpreter looks there whether another thread wants the lock. To
+# release the lock and take it again would not do: a thread that waits for it insists only after 5 ms of silence.
+_TURNS = """\
+#include <Python.h>
+static unsigned int kapi_turns;
+static void kapi_turn(void) {
+    static PyObject *nothing;
+    PyObject *result;
+    if (PyErr_Occurred()) return;
+    if (nothing == NULL) {
+        PyObject *globals = PyDict_New();
+        if (globals != NULL) nothing = PyRun_String("lambda: None", Py_eval_input, globals, globals);
+        Py_XDECREF(globals);
+    }
+    result = nothing == NULL ? NULL : PyObject_CallNoArgs(nothing);
+    if (result == NULL) {
+        /* A signal: it is raised again where Python is interpreted next. */
+        if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+        PyErr_Clear();
+    }
+    Py_XDECREF(result);
+}
+#define KAPI_TURN() do { if ((++kapi_turns & 255) == 0) kapi_turn(); } while (0)
+"""
+
+
 class NotBuilt(Exception):
     """The extension modules could not be made; the text says why."""
 
@@ -70,7 +97,10 @@ def build(root: Path, folder: Path) -> list[str]:
     for module, path in zip(MODULES, paths, strict=True):
         text = (folder / path).read_text()
         (folder / path).write_text(edited(module, text, modules=MODULES, open_classes=OPEN_CLASSES))
-    return _compile(folder, _translate(folder, [str(path) for path in paths]))
+    extensions = _translate(folder, [str(path) for path in paths])
+    for path in (folder / "c").glob("__native*.c"):
+        path.write_text(with_turns(path.read_text()))
+    return _compile(folder, extensions)
 
 
 def _translate(folder: Path, paths: list[str]) -> dict[str, list[str]]:
@@ -79,6 +109,27 @@ def _translate(folder: Path, paths: list[str]) -> dict[str, list[str]]:
     _run([sys.executable, "-c", _TRANSLATE, GROUP, "extensions.json", "--config-file=mypy.ini", *paths], folder)
     found: dict[str, list[str]] = json.loads((folder / "extensions.json").read_text())
     return found
+
+
+def with_turns(source: str) -> str:
+    """Let other threads have their turn in every loop of a C file of mypyc.
+
+    The interpreter does so when it jumps back. Without it a thread that works on a large object would keep the event
+    loop waiting until it is done: the lock is given up only where Python is interpreted, or where something waits.
+    """
+    lines = [_TURNS]
+    labels: set[str] = set()
+    for line in source.splitlines():
+        if line.startswith("}"):
+            labels.clear()
+        elif label := re.match(r"(CPyL\d+): ;", line):
+            labels.add(label[1])
+        lines.append(re.sub(r"goto (CPyL\d+);", lambda jump: _jump(jump[1], labels), line))
+    return "\n".join(lines) + "\n"
+
+
+def _jump(label: str, passed: set[str]) -> str:
+    return f"{{ KAPI_TURN(); goto {label}; }}" if label in passed else f"goto {label};"
 
 
 def _compile(folder: Path, extensions: dict[str, list[str]]) -> list[str]:

@@ -83,6 +83,12 @@ def test_types_of_fields_of_named_tuples_are_quoted():
     assert "    a: 'dict[str, Later]' = {}\n" in edit(text)
 
 
+def test_other_threads_have_their_turn_in_every_loop():
+    source = "int f(void) {\nCPyL1: ;\n    if (x) goto CPyL2;\n    goto CPyL1;\nCPyL2: ;\n}\nint g(void) {\n    goto CPyL1;\nCPyL1: ;\n}\n"
+    body = extensions.with_turns(source)
+    assert body.endswith(source.replace("    goto CPyL1;\nCPyL2", "    { KAPI_TURN(); goto CPyL1; }\nCPyL2"))
+
+
 def test_a_machine_that_cannot_compile_says_why(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler -x")
     reason = extensions.obstacle()
