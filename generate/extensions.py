@@ -42,6 +42,8 @@ with open(answer, "w") as file:
 """
 
 
+_OFF_LOOP = tuple(f"__native_kapi___{package}___" for package in ("api", "codec", "registry"))
+"""C files of packages whose functions work on whole objects, large ones in threads."""
 # A function of Python is called now and then: the interpreter looks there whether another thread wants the lock. To
 # release the lock and take it again would not do: a thread that waits for it insists only after 5 ms of silence.
 _TURNS = """\
@@ -99,7 +101,8 @@ def build(root: Path, folder: Path) -> list[str]:
         (folder / path).write_text(edited(module, text, modules=MODULES, open_classes=OPEN_CLASSES))
     extensions = _translate(folder, [str(path) for path in paths])
     for path in (folder / "c").glob("__native*.c"):
-        path.write_text(with_turns(path.read_text()))
+        if path.name.startswith(_OFF_LOOP):
+            path.write_text(with_turns(path.read_text()))
     return _compile(folder, extensions)
 
 
