@@ -67,15 +67,24 @@ async def cpu(send):
 @served
 async def test_cpu_of_a_create_and_an_update_grows_no_faster_than_the_metadata(api, field, make):
     await api.made(CM, cm("stored"))
-    created, updated = [], []
-    for count in (1000, 2000, 4000):
+
+    async def measured(count):
         # A dry run does all of the work and leaves nothing behind.
         obj = cm("new", metadata={field: make(count)}, data={f"key-{number}": "" for number in range(count)})
         changed = cm("stored", metadata={field: make(count)}, data=obj["data"])
-        created.append(await cpu(lambda obj=obj: api.post(CM, obj, dryRun="All")))
-        updated.append(await cpu(lambda obj=changed: api.put(f"{CM}/stored", obj, dryRun="All")))
-    for one, _, four in (created, updated):
-        assert four < one * GROWTH, (created, updated)
+        return (
+            await cpu(lambda: api.post(CM, obj, dryRun="All")),
+            await cpu(lambda: api.put(f"{CM}/stored", changed, dryRun="All")),
+        )
+
+    few = lots = (float("inf"), float("inf"))
+    # The least of several measurements, some of which may be made while the machine is busy.
+    for _ in range(4):
+        few = tuple(map(min, few, await measured(1000)))
+        lots = tuple(map(min, lots, await measured(4000)))
+        if all(four < one * GROWTH for one, four in zip(few, lots, strict=True)):
+            return
+    raise AssertionError((few, lots))
 
 
 def test_cpu_of_merging_the_oldest_field_managers_grows_no_faster_than_their_number():
