@@ -259,7 +259,7 @@ async def test_cluster_ip_is_released_when_the_last_finalizer_is_removed(api):
 
 @served
 async def test_cluster_ip_is_released_when_the_create_fails(api):
-    await api.made(SVC, _service("taken"))
+    await api.made(SVC, _service("taken", clusterIP="10.0.0.50"))
     assert (await api.post(SVC, _service("taken", clusterIP="10.0.0.60"))).status == 409
     assert (await api.post(SVC, _service("t", clusterIP="10.0.0.60"))).status == 201
 
