@@ -56,8 +56,8 @@ async def hello(request):
 
 
 @contextlib.asynccontextmanager
-async def serving(handler, tls=None, **limits):
-    server = Server(handler, host="127.0.0.1", tls=tls, limits=Limits(**limits))
+async def serving(handler, tls=None, small_objects=None, **limits):
+    server = Server(handler, host="127.0.0.1", tls=tls, limits=Limits(**limits), small_objects=small_objects)
     await server.start()
     try:
         yield server
@@ -379,9 +379,7 @@ def test_small_objects_are_in_the_heap_while_there_are_many_connections(run, mon
     small = SmallObjects()
 
     async def main():
-        server = Server(hello, host="127.0.0.1", small_objects=small)
-        await server.start()
-        try:
+        async with serving(hello, small_objects=small) as server:
             async with connected(server, 5):
                 await until(lambda: server.connections == 5)
                 assert not small.in_heap
@@ -393,8 +391,6 @@ def test_small_objects_are_in_the_heap_while_there_are_many_connections(run, mon
                 assert small.in_heap
             await until(lambda: server.connections == 0)
             assert not small.in_heap
-        finally:
-            await server.close()
 
     run(main())
 
@@ -405,9 +401,7 @@ def test_a_server_that_ends_with_many_connections_leaves_small_objects_in_arenas
     small = SmallObjects()
 
     async def main():
-        server = Server(hello, host="127.0.0.1", small_objects=small)
-        await server.start()
-        async with connected(server, 2):
+        async with serving(hello, small_objects=small) as server, connected(server, 2):
             await until(lambda: server.connections == 2)
             assert small.in_heap
             await server.close()
