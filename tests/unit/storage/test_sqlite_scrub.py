@@ -66,6 +66,25 @@ def test_a_whole_store_is_read_twice_in_slices(tmp_path):
     asyncio.run(scenario())
 
 
+def test_scrubs_that_run_at_once_take_turns(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await put_many(store, KEYS)
+            for _ in range(10):
+                scrubs = [Scrub(store, ManualClock()) for _ in range(4)]
+                await asyncio.gather(*map(whole_pass, scrubs))
+                assert [(scrub.rows, scrub.check()) for scrub in scrubs] == [(2 * len(KEYS), None)] * 4
+
+    asyncio.run(scenario())
+
+
+def test_a_mistake_of_the_program_is_not_reported_as_damage(tmp_path):
+    connection = sqlite3.connect(tmp_path / "closed")
+    connection.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        sqlite_scrub.read_slice(connection, sqlite_scrub.Cursor())
+
+
 def test_a_damaged_row_is_reported_until_it_has_been_replaced_and_removed(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:

@@ -66,8 +66,8 @@ def read_slice(connection: sqlite3.Connection, cursor: Cursor) -> Slice:
     """Read and compare some rows. Blocks; on a connection of its own, whose cache is emptied afterwards."""
     try:
         return _read_slice(connection, cursor)
-    except sqlite3.OperationalError:
-        raise
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError):
+        raise  # The second is a mistake of the program, such as a connection that is closed, and says nothing of the file.
     except sqlite3.DatabaseError as error:
         return Slice(0, [Damage(DATABASE, f"SQLite cannot read it: {error}")], None)
 

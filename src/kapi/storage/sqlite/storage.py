@@ -91,6 +91,7 @@ class SqliteStorage:
         self.damages: dict[int, Damage] = {}
         """What was found damaged since the start, by position (0: not in a row)."""
         self._scrub_connection: sqlite3.Connection | None = None
+        self._scrub_lock = threading.Lock()
         self._database = -1
 
     @classmethod
@@ -260,16 +261,18 @@ class SqliteStorage:
             self.failed(error, [])
 
     async def scrub(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
-        """Call a function off the event loop, with a connection that nothing else uses."""
+        """Call a function off the event loop, with a connection that nothing else uses; one call waits for another."""
         self._check_usable()
         return await self._loop.run_in_executor(self._readers, self._with_scrub_connection, read)
 
     def _with_scrub_connection(self, read: Callable[[sqlite3.Connection], _Result]) -> _Result:
-        if self._scrub_connection is None:
-            self._scrub_connection = open_reader(self._directory)
-            self._connections.append(self._scrub_connection)
-        with self._writer.gate.reading():
-            return read(self._scrub_connection)
+        # A lock of threads: a caller that is cancelled does not end the thread that reads for it.
+        with self._scrub_lock:
+            if self._scrub_connection is None:
+                self._scrub_connection = open_reader(self._directory)
+                self._connections.append(self._scrub_connection)
+            with self._writer.gate.reading():
+                return read(self._scrub_connection)
 
     def forget_cached_pages(self) -> None:
         """Tell the kernel to read the database from disk again; blocks."""
