@@ -107,6 +107,16 @@ async def test_long_generate_name_prefix_is_truncated(api):
     assert made["metadata"]["name"].startswith("x" * 58)
 
 
+@served
+async def test_a_limit_range_needs_no_name(api):
+    path = CM.replace("configmaps", "limitranges")
+    for metadata in ({}, {"name": ""}):
+        made = await api.made(path, {"metadata": metadata, "spec": {"limits": []}})
+        assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", made["metadata"]["name"])
+    made = await api.made(path, {"metadata": {"generateName": "gen-"}, "spec": {"limits": []}})
+    assert made["metadata"]["name"].startswith("gen-")
+
+
 @pytest.mark.plain(reason="replaces generate_name")
 @served
 async def test_generated_name_conflict_is_retried(api, monkeypatch):

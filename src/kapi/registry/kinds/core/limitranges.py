@@ -11,6 +11,7 @@ from kapi.registry.kinds import fieldrules
 from kapi.registry.kinds.core.pod.resources import is_native
 from kapi.registry.kinds.core.resourcequotas import resource_name_errors
 from kapi.registry.strategy import Strategy
+from kapi.registry.uid import new_uid
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
@@ -34,6 +35,12 @@ class LimitRangeStrategy(Strategy):
             for field, amounts in (("default", default), ("defaultRequest", request)):
                 if amounts:
                     limit[field] = amounts
+
+    def prepare_create(self, write: Write, obj: Object) -> None:
+        """A LimitRange needs no name: it is given a random UUID."""
+        metadata = obj["metadata"]
+        if not metadata.get("name"):
+            metadata["name"] = new_uid()
 
     def validate_create(self, write: Write, obj: Object) -> list[FieldError]:
         """One limit per type, each consistent in itself."""
