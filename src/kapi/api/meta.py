@@ -6,6 +6,7 @@ Objects are plain dictionaries here, as decoded from JSON; these helpers say wha
 from __future__ import annotations
 
 import datetime as dt
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 Object = dict[str, Any]
@@ -83,6 +84,12 @@ class GroupVersionResource(NamedTuple):
 
 def format_time(moment: dt.datetime) -> str:
     """A moment as `metav1.Time` prints it: UTC, whole seconds."""
+    return _format_second(moment.replace(microsecond=0))
+
+
+@lru_cache(maxsize=16)
+def _format_second(moment: dt.datetime) -> str:
+    # Remembered, because every write of a second has the same time in it, most of them twice.
     at = moment if moment.tzinfo is dt.UTC else moment.astimezone(dt.UTC)
     return at.isoformat(timespec="seconds")[:19] + "Z"
 

@@ -15,8 +15,9 @@ from kapi.api.meta import GroupVersionKind
 from kapi.api.ownership import fieldset as fs
 from kapi.api.ownership import managedfields as mf
 from kapi.api.ownership.apply import excluding
-from kapi.api.ownership.shape import DEDUCED
+from kapi.api.ownership.shape import ANY, DEDUCED, SCALAR, STRUCT, InvalidValue, Shape, outline
 from kapi.api.patch import lastapplied
+from kapi.registry.builtins import GROUPS
 from kapi.schema.builtin.typed import kind_schema
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -27,6 +28,7 @@ SHAPE = kind_schema("apps", "v1", "Deployment").shape
 
 config_maps = mf.FieldManager(kind_schema("", "v1", "ConfigMap").shape, GroupVersionKind("", "v1", "ConfigMap"))
 deployments = mf.FieldManager(SHAPE, DEPLOYMENT, reset=excluding(fs.fields("status")))
+events = mf.FieldManager(kind_schema("", "v1", "Event").shape, GroupVersionKind("", "v1", "Event"))
 statuses = mf.FieldManager(
     SHAPE, DEPLOYMENT, subresource="status", reset=excluding(fs.fields("spec"), fs.fields("metadata", "labels"))
 )
@@ -113,6 +115,128 @@ def test_a_create_owns_the_fields_it_set_and_the_defaults():
     ]
     fields = obj["metadata"]["managedFields"][0]["fieldsV1"]
     assert msgspec.json.encode(fields) == msgspec.json.encode(fs.ordered(fields))
+
+
+WHOLE_DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "d", "labels": {"a": "x", "b": "y"}, "finalizers": ["a.io/f"]},
+    "spec": {
+        "replicas": 2,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+        "template": {
+            "metadata": {"creationTimestamp": None, "labels": {"a": "x"}},
+            "spec": {
+                "nodeSelector": {"a": "x"},
+                "tolerations": [{"key": "k"}],
+                "containers": [
+                    {
+                        "name": "one",
+                        "image": "i",
+                        "args": ["x"],
+                        "resources": {"limits": {"cpu": "1"}},
+                        "ports": [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 443}],
+                        "env": [{"name": "A", "value": "x"}],
+                    },
+                    {"name": "two", "resources": {}},
+                ],
+            },
+        },
+    },
+    "status": {"replicas": 1},
+}
+WHOLE_EVENT = {
+    "apiVersion": "v1",
+    "kind": "Event",
+    "metadata": {"name": "e"},
+    "involvedObject": {"kind": "Pod", "name": "p"},
+    "firstTimestamp": STAMP,
+    "reportingComponent": "c",
+    "series": {"count": 1, "lastObservedTime": STAMP},
+}
+OTHERS = {str: ("", "0", "x", None), int: (0, 1, None), dict: ({}, None), list: ([], None)}
+
+
+def variations(value):
+    """All values that differ from one in a single place."""
+    yield from (other for other in OTHERS.get(type(value), ()) if other != value)
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield {key: one for key, one in value.items() if key != name}
+            yield from ({**value, name: other} for other in variations(below) if name != "metadata" or other)
+    elif isinstance(value, list):
+        yield from (value + value[:1], value[1:])
+        for index, item in enumerate(value):
+            others = (other for other in variations(item) if other is not None)
+            yield from ([*value[:index], other, *value[index + 1 :]] for other in others)
+
+
+@pytest.mark.parametrize(("manager", "whole"), [(deployments, WHOLE_DEPLOYMENT), (events, WHOLE_EVENT)])
+def test_new_objects_that_look_alike_are_given_the_fields_that_each_of_them_sets(manager, whole):
+    mf._created.clear()
+    for obj in [*variations(whole), *variations(whole)]:
+        if not obj or not obj.get("metadata"):
+            continue
+        new = copy.deepcopy(obj)
+        try:
+            expected = manager._ownership.update({}, new, {})[0]
+        except InvalidValue:
+            expected = {}
+        sets = owners(created(new, by=manager)).get(("creator", "Update"), {})
+        # As bytes, because their order counts.
+        assert msgspec.json.encode(sets) == msgspec.json.encode(expected)
+
+
+def test_an_outline_tells_a_value_from_the_zero_that_is_there_without_it():
+    fields = {"value": ("f:value", Shape(SCALAR, scalar="string")), "other": ("f:other", Shape(SCALAR))}
+    shape = Shape(STRUCT, fill=lambda: (fields, {"value": "0"}))
+    assert outline(shape, {"value": "0"}) != outline(shape, {"value": "1"}) == outline(shape, {"value": "2"})
+
+
+def test_new_objects_that_look_alike_do_not_share_what_is_recorded():
+    one, other = (created(config_map(a=value))["metadata"]["managedFields"] for value in ("1", "2"))
+    one[0]["fieldsV1"]["f:data"]["f:b"] = {}
+    assert other == created(config_map(a="3"))["metadata"]["managedFields"]
+    assert "f:b" not in other[0]["fieldsV1"]["f:data"]
+
+
+def test_what_is_remembered_of_new_objects_is_bounded():
+    mf._created.clear()
+    for number in range(2 * mf._REMEMBERED):
+        created(config_map(**{f"key-{number}": "x"}))
+    assert len(mf._created) == mf._REMEMBERED
+    created(config_map(**{f"key-{number}": "x" for number in range(1000)}))
+    assert max(len(str(key[1])) for key in mf._created) <= mf._REMEMBERED_CHARACTERS
+
+
+def shapes_below(shape):
+    waiting, seen = [shape], {}
+    while waiting:
+        shape = waiting.pop()
+        if shape is not None and id(shape) not in seen and shape.kind != ANY:
+            seen[id(shape)] = shape
+            waiting += (shape.values, shape.items, *(below for _, below in shape.fields.values()))
+    return seen.values()
+
+
+def is_told_apart(shape, zero):
+    """An outline tells a value that is this one from all others: it is empty, in `zeros`, or a struct of such values."""
+    return all(
+        not value or shape.zeros.get(name) == value or is_told_apart(shape.fields[name][1], value)
+        for name, value in zero.items()
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    sorted(
+        {(group.group, group.version, row.kind) for group in GROUPS for row in group.rows if group.version != "v1beta1"}
+    ),
+    ids="/".join,
+)
+def test_an_outline_tells_what_an_object_has_without_showing_it(kind):
+    for shape in shapes_below(kind_schema(*kind).shape):
+        assert is_told_apart(shape, shape.present)
 
 
 def test_a_custom_resource_is_owned_from_its_spec_down():

@@ -11,6 +11,7 @@ Sets of fields are shared between objects and never changed.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -35,7 +36,7 @@ from kapi.api.ownership.apply import (
 )
 from kapi.api.ownership.fieldset import LEAF
 from kapi.api.ownership.merge import same
-from kapi.api.ownership.shape import InvalidValue, problems
+from kapi.api.ownership.shape import InvalidValue, outline, problems
 from kapi.api.patch import lastapplied
 
 if TYPE_CHECKING:
@@ -56,6 +57,17 @@ UNKNOWN: Final = "unknown"
 FIELDS_TYPE: Final = "FieldsV1"
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+_REMEMBERED: Final = 128
+_REMEMBERED_CHARACTERS: Final = 8192
+"""The length of an outline as text, up to which the fields of new objects are remembered by it."""
+_created: OrderedDict[tuple[FieldManager, object], bytes] = OrderedDict()
+"""FieldsV1 of new objects, by field manager and `outline`; clients create many objects that differ in values only.
+
+One for all field managers, so that it is bounded however many kinds there are. The oldest goes first. It has bytes, so
+that each object has a set of its own, which an admission plug-in may change. Threads use it too: each use is one call.
+"""
 
 
 # -- entries ----------------------------------------------------------------------------------------------------------
@@ -247,6 +259,8 @@ class FieldManager:
     def _updated(
         self, live: Object | None, new: Object, claims: Claims, manager: str, now: dt.datetime
     ) -> list[Entry] | None:
+        if live is None and not claims and self._ownership.has_fixed_schema:
+            return self._of_new(new, manager, now)
         if not (self._fits(new) and self._fits(live or {})):
             # What changed in an object of another shape cannot be told; validation refuses it later.
             return encode(claims)
@@ -257,6 +271,35 @@ class FieldManager:
         except ConversionFailed:
             # kube-apiserver drops what it can no longer maintain; the next apply begins a new record.
             return None
+
+    def _of_new(self, new: Object, manager: str, now: dt.datetime) -> list[Entry]:
+        """The entries of a new object, all of which belongs to the manager that creates it."""
+        try:
+            data = self._fields_of_new(new)
+        except InvalidValue:
+            return []
+        fields = _decode(data)
+        if not fields:
+            return []
+        version = self._kind.api_version
+        owner = FieldOwner(manager or UNKNOWN, UPDATE, version, self._subresource)
+        return [_entry(owner, Claim(fields, version, format_time(now)))]
+
+    def _fields_of_new(self, new: Object) -> bytes:
+        """The fields that a new object sets, as JSON."""
+        try:
+            shown = outline(self._ownership.shape, without_identity(new))
+        except InvalidValue:
+            # That may be in one of several items with the same key, in which no field is owned.
+            return _encode(self._ownership.update({}, new, {})[0])
+        data = _created.get((self, shown))
+        if data is None:
+            data = _encode(self._ownership.update({}, new, {})[0])
+            if len(str(shown)) <= _REMEMBERED_CHARACTERS:
+                _created[self, shown] = data
+                if len(_created) > _REMEMBERED:
+                    _created.popitem(last=False)
+        return data
 
     def _fits(self, obj: Object) -> bool:
         """Return True if an object fits its schema. Objects of kinds whose schema never changes were decoded."""

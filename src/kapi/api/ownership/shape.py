@@ -51,14 +51,16 @@ class Shape:
 
     `fields` are the declared ones, `values` is the shape of all others (None: there are no others). `present` has the
     fields that are there even when the object does not show them, and what they then are: servers written with typed
-    objects own and compare those as existing. `is_loose` says that below are values of any type, so that 1 and
-    true, which are equal to Python, have to be told apart.
+    objects own and compare those as existing; `zeros` are those of them that are scalars and not empty (the quantity
+    "0"). `deep` has the shapes of the declared fields that are no leaves. `is_loose` says that below are values of any
+    type, so that 1 and true, which are equal to Python, have to be told apart.
     """
 
     __slots__ = (
         "_fill",
         "as_list",
         "as_map",
+        "deep",
         "fields",
         "is_loose",
         "items",
@@ -69,6 +71,7 @@ class Shape:
         "scalar",
         "types",
         "values",
+        "zeros",
     )
 
     kind: int
@@ -76,6 +79,8 @@ class Shape:
     types: tuple[type, ...]
     fields: Mapping[str, Field]
     present: Mapping[str, Any]
+    deep: Mapping[str, Shape]
+    zeros: Mapping[str, Any]
     values: Shape | None
     items: Shape | None
     keys: Sequence[Key]
@@ -112,6 +117,10 @@ class Shape:
         elif name in ("fields", "present"):
             assert self._fill is not None
             self.fields, self.present = self._fill()
+        elif name == "deep":
+            self.deep = {field: below for field, (_, below) in self.fields.items() if below.kind > LAST_LEAF}
+        elif name == "zeros":
+            self.zeros = {field: zero for field, zero in self.present.items() if zero and not isinstance(zero, dict)}
         else:
             raise AttributeError(name)
         return getattr(self, name)
@@ -196,6 +205,51 @@ def _not_in_set(item: Any) -> str:
     if isinstance(item, list):
         return "not supported: associative list with lists as elements"
     return "associative list without keys has an element that's an explicit null"
+
+
+# -- what an object looks like without its values ---------------------------------------------------------------------
+
+
+def outline(shape: Shape, value: Any) -> object:
+    """Everything about a value that says which fields a creation sets: names, steps, and which values are empty.
+
+    Two objects with the same outline set the same fields. Raises `InvalidValue` for items that cannot be told apart.
+    """
+    kind = shape.kind
+    if kind == ANY:
+        shape = shape.part(value)
+        kind = shape.kind
+    if kind <= LAST_LEAF or not value:
+        # An empty value may equal what the place has without it; see `present`. Of others only those in `zeros` do.
+        return True if value else type(value)
+    if kind != STRUCT:
+        return _outline_of_list(shape, value)
+    names, inner = tuple(value), shape.values
+    if inner is not None and inner.kind > LAST_LEAF:
+        fields = shape.fields
+        return (names, *[outline(fields[name][1] if name in fields else inner, value[name]) for name in names])
+    deep, zeros = shape.deep, shape.zeros
+    parts: list[object] = [names]
+    if zeros:
+        parts += [value.get(name) == zero for name, zero in zeros.items()]
+    if deep:
+        parts += [outline(deep[name], value[name]) for name in names if name in deep]
+    if not all(value.values()):
+        parts.append(tuple([True if one else type(one) for one in value.values()]))
+    return tuple(parts)
+
+
+def _outline_of_list(shape: Shape, value: list[Any]) -> object:
+    items, keys = shape.items, shape.key_names
+    parts: list[object] = [shape.kind]
+    for item in value:
+        if len(keys) == 1 and type(item) is dict and type(key := item.get(keys[0])) is str:
+            parts.append(key)
+        else:
+            parts.append((step_of(shape, item),))
+        if items is not None and shape.kind != SET:
+            parts.append(outline(items, item))
+    return tuple(parts)
 
 
 # -- what an object sets ----------------------------------------------------------------------------------------------
