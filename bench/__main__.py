@@ -40,9 +40,15 @@ def main() -> int:
     if options.flame:
         return _flame(options)
     groups = [group for group in GROUPS if group.name in options.rows]
+    try:
+        python = checkout.version(options.python)
+    except checkout.NoSuchTree as error:
+        sys.stderr.write(f"--python: {error}\n")
+        return 1
+    Kapi.python = options.python
     folder = _data_folder(options) / str(os.getpid())
     folder.mkdir()
-    about = machine.describe(folder)
+    about = machine.describe(folder, python)
     bench, compared, left_out = _bench(options, folder, groups)
     try:
         for group in groups:
@@ -138,6 +144,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--without", type=_names(WITHOUT), default=[], help=f"comparisons to leave out: {','.join(WITHOUT)}"
+    )
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="the Python of Kapi's servers, one that has Kapi in it; that of this virtual environment unless given",
     )
     parser.add_argument("--pin", action="store_true", help="half of the cores for servers, the other half for the load")
     parser.add_argument("--dir", type=Path, help="where servers keep their data during the run; use a real disk")

@@ -82,6 +82,18 @@ def find(text: str, root: Path) -> Tree:
     return _checked(Tree.of_sources(f"{text} ({commit[:7]})" if text != commit[:7] else text, folder), folder)
 
 
+def version(python: str) -> str:
+    """The version of a Python, and of the Kapi in it, with its form: `3.11.2, Kapi 0.1.0 (compiled by mypyc)`."""
+    script = (
+        "import platform; from kapi.base.version import described; "
+        "print(platform.python_version(), described(), sep=', Kapi ')"
+    )
+    try:
+        return _output([python, "-c", script])
+    except OSError as error:
+        raise NoSuchTree(f"{python}: {error.strerror}") from None
+
+
 def _checked(tree: Tree, folder: Path) -> Tree:
     """Make sure that it is these sources that run, and not those that are installed."""
     location = Path(tree.location())

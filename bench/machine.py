@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def describe(folder: Path) -> dict[str, Any]:
-    """Describe the machine; `folder` is where the data is written."""
+def describe(folder: Path, python: str) -> dict[str, Any]:
+    """Describe the machine; `folder` is where the data is written, `python` the version of the servers' Python."""
     return {
         "cores": _usable_cores(),
         "processor": _processor(),
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
         "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
+        "python": python,
         "filesystem": _filesystem(folder),
         "load_before": load(),
     }

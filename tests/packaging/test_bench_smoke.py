@@ -23,6 +23,7 @@ from bench.objects import STAMP, config_map, pod, request, stamp, typical_pod
 from bench.settings import quick
 from bench.table import KAPI, Row
 from bench.validation import EXAMPLES, measure_validation
+from kapi.base.version import described
 from kapi.schema.customschema import CustomSchema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -234,6 +235,17 @@ def test_a_commit_is_unpacked_once_with_its_generated_files(tmp_path):
     assert not (folder / "made.py").exists()
     with pytest.raises(checkout.NoSuchTree):
         checkout.find("no-such-branch", repository)
+
+
+def test_the_version_of_a_python_names_the_form_of_its_kapi_and_another_program_is_refused(tmp_path):
+    number = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    assert checkout.version(sys.executable) == f"{number}, Kapi {described()}"
+    for python, why in (
+        (tmp_path / "missing", "No such file or directory"),
+        (shutil.which("false"), "it ended with 1"),
+    ):
+        with pytest.raises(checkout.NoSuchTree, match=why):
+            checkout.version(str(python))
 
 
 def test_sources_of_commits_are_kept_for_the_last_few_only(tmp_path):
