@@ -76,10 +76,17 @@ MODULES = (
     "kapi.server.transport.framing",
     "kapi.server.transport.message",
     "kapi.server.transport.wire",
+    "kapi.storage.etcd.cluster",
+    "kapi.storage.etcd.headers",
+    "kapi.storage.etcd.http2",
+    "kapi.storage.etcd.latest",
+    "kapi.storage.etcd.messages",
+    "kapi.storage.etcd.streams",
     "kapi.storage.feed",
     "kapi.storage.keys",
     "kapi.storage.ledger",
     "kapi.storage.operations",
+    "kapi.storage.revisionslot",
     "kapi.storage.sqlite.storage",
 )
 

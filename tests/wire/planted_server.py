@@ -22,7 +22,7 @@ from kapi.storage.interface import Check, Put
 from kapi.storage.revisionslot import pack
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
 LATE_SECONDS = 0.05
 
@@ -59,31 +59,18 @@ def plant_blind_commits() -> None:
     etcd.EtcdStorage._transaction = transaction  # type: ignore[method-assign]
 
 
-class _Forgetful:
-    """A stream whose first events are dropped."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    async def responses(self) -> AsyncIterator[Any]:
-        dropped = False
-        async for response in self._stream.responses():
-            if response.events and not dropped:
-                dropped = True
-            else:
-                yield response
-
-
 def plant_lost_events() -> None:
-    read = LiveFeed._read
+    take = LiveFeed._take
+    forgotten: set[int] = set()
 
-    async def forgetful(self: Any, stream: Any) -> None:
-        await read(self, _Forgetful(stream) if self.resumptions else stream)
+    def forgetful(self: Any, response: Any) -> None:
+        """Drop the first events of each stream that was opened again."""
+        if response.events and self.resumptions and self.resumptions not in forgotten:
+            forgotten.add(self.resumptions)
+        else:
+            take(self, response)
 
-    LiveFeed._read = forgetful  # type: ignore[method-assign]
+    LiveFeed._take = forgetful  # type: ignore[method-assign]
 
 
 def plant_skipped_gaps() -> None:

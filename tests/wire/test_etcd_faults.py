@@ -18,9 +18,9 @@ from kapi.base.failpoint import armed
 from kapi.storage.etcd import messages
 from kapi.storage.etcd.address import parse_address
 from kapi.storage.etcd.cluster import STATUS, EtcdError
-from kapi.storage.etcd.http2 import Code
 from kapi.storage.etcd.monitor import EtcdMonitor
 from kapi.storage.etcd.storage import EtcdStorage
+from kapi.storage.etcd.streams import Code
 from kapi.storage.interface import (
     Compacted,
     Draft,

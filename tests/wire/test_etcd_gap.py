@@ -17,8 +17,8 @@ from etcd_cluster import PROGRAM, EtcdCluster
 from kapi.base.failpoint import armed
 from kapi.storage.etcd.address import parse_address
 from kapi.storage.etcd.cluster import EtcdError
-from kapi.storage.etcd.http2 import Code
 from kapi.storage.etcd.storage import EtcdStorage
+from kapi.storage.etcd.streams import Code
 from kapi.storage.interface import Compacted, OutcomeUnknown, StorageFailed
 from peers import peer
 

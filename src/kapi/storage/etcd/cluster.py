@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kapi.storage.etcd import messages
-from kapi.storage.etcd.http2 import CallError, Code, Connection, Stream, connect
+from kapi.storage.etcd.http2 import Connection, connect
+from kapi.storage.etcd.streams import CallError, Code
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kapi.storage.etcd.address import Address
+    from kapi.storage.etcd.streams import Stream
 
 RANGE: Final = "/etcdserverpb.KV/Range"
 TXN: Final = "/etcdserverpb.KV/Txn"
@@ -123,6 +125,16 @@ class Member:
             connection = await self._connect()
         return await connection.call(path, request, metadata, seconds)
 
+    def begin(
+        self, path: str, request: bytes, metadata: Metadata, seconds: float, done: Callable[[bytes | CallError], None]
+    ) -> bool:
+        """Send a request whose answer is given to a function; False, and nothing is sent, if there is no connection."""
+        connection = self._connection
+        if connection is None or not connection.is_usable:
+            return False
+        connection.begin(path, request, metadata, seconds, done)
+        return True
+
     async def stream(
         self,
         path: str,
@@ -202,7 +214,11 @@ class Cluster:
         try:
             return await self.attempt(self.member, path, request, min(ATTEMPT_SECONDS, seconds or self.address.timeout))
         except EtcdError as error:
-            return await self.retry(path, request, error, deadline)
+            failure = error
+        try:
+            return await self.retry(path, request, failure, deadline)
+        finally:
+            del failure  # its traceback refers to this frame
 
     async def retry(self, path: str, request: bytes, error: EtcdError, deadline: float) -> bytes:
         """Go on with a request whose first attempt failed, until a time of the event loop; raises as `call` does."""
@@ -242,6 +258,25 @@ class Cluster:
         finally:
             self.calls[path, code] += 1
             self.seconds[path] += time.perf_counter() - started
+
+    def begin(self, path: str, request: bytes, done: Callable[[bytes | EtcdError], None]) -> bool:
+        """Send a request to the current member once, and have a function called with its answer, or why there is none.
+
+        It is `attempt` without a coroutine that waits. Returns False, and sends nothing, while there is no connection.
+        """
+        member, started = self.member, time.perf_counter()
+
+        def answered(answer: bytes | CallError) -> None:
+            self.seconds[path] += time.perf_counter() - started
+            if isinstance(answer, CallError):
+                self.calls[path, answer.code.name] += 1
+                done(EtcdError(answer.code, answer.details, member.endpoint))
+            else:
+                self.calls[path, "OK"] += 1
+                done(answer)
+
+        seconds = min(ATTEMPT_SECONDS, self.address.timeout)
+        return member.begin(path, request, self.metadata, seconds, answered)
 
     def leave(self, endpoint: str) -> None:
         """Send further calls to another member than this one, if it is the current one."""

@@ -12,17 +12,20 @@ can be slow, and it is not.
 from __future__ import annotations
 
 import asyncio
-import enum
 import os
 import struct
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from kapi.storage.etcd import headers
+from kapi.storage.etcd.streams import WINDOW, Call, CallError, Code, MessageStream
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
+
+    from kapi.storage.etcd.streams import Stream
 
 CONNECT_SECONDS: Final = 2.0
 KEEPALIVE_SECONDS: Final = 5.0
@@ -36,108 +39,21 @@ _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTIN
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY, _ACK = 0x1, 0x4, 0x8, 0x20, 0x1
 _HEADER_TABLE_SIZE, _ENABLE_PUSH, _INITIAL_WINDOW_SIZE, _MAX_FRAME_SIZE = 1, 2, 4, 5
 _CANCEL: Final = 8
-_WINDOW: Final = (1 << 31) - 1
+_BANDWIDTH_PING: Final = bytes((2, 4, 16, 16, 9, 14, 7, 7))
+_BANDWIDTH_SECONDS: Final = 1.0
+"""How long a server waits for the answer to such a ping.
+
+The gRPC of etcd sends one when a call arrives, unless the answer to the last is still to come, to find out how many
+bytes may be on their way at once. Answered at once, it wakes up both programs once more for every call. Answered later,
+it counts the bytes of a longer time: windows grow with what is really sent, and then there are no more pings.
+"""
 _DEFAULT_WINDOW: Final = 65535
 _FRAME: Final = struct.Struct(">BHBBI")
 _SETTING: Final = struct.Struct(">HI")
 
 
-class Code(enum.IntEnum):
-    """The status codes of gRPC."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
-
-class CallError(Exception):
-    """A call that ended with an error, of the server or of the connection."""
-
-    def __init__(self, code: Code, details: str) -> None:
-        super().__init__(f"{code.name}: {details}")
-        self.code = code
-        self.details = details
-
-
 def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return _FRAME.pack(len(payload) >> 16, len(payload) & 0xFFFF, kind, flags, stream) + payload
-
-
-class Stream:
-    """One call: messages are sent by `send` and arrive at `on_message`; `on_end` is called once, with None or why."""
-
-    __slots__ = ("_arriving", "_connection", "_received", "is_ended", "number", "on_end", "on_message", "window")
-
-    def __init__(
-        self,
-        connection: Connection,
-        number: int,
-        window: int,
-        on_message: Callable[[bytes], None],
-        on_end: Callable[[CallError | None], None],
-    ) -> None:
-        self._connection = connection
-        self.number = number
-        self.window = window
-        """How many bytes may be sent."""
-        self.on_message = on_message
-        self.on_end = on_end
-        self.is_ended = False
-        self._arriving = bytearray()
-        self._received = 0
-
-    def send(self, message: bytes, *, is_last: bool = False) -> None:
-        """Send a message; nothing if the stream has ended."""
-        if not self.is_ended:
-            self._connection.send(self, b"\x00%b%b" % (len(message).to_bytes(4), message), is_last=is_last)
-
-    def take(self, data: bytes) -> None:
-        """Take in bytes of the body."""
-        if not self._arriving and len(data) >= 5 and len(data) == 5 + int.from_bytes(data[1:5]):
-            self.on_message(data[5:])
-        else:
-            self._arriving += data
-            self._split()
-        self._received += len(data)
-        if self._received > _WINDOW // 2:
-            self._connection.acknowledge(self.number, self._received)
-            self._received = 0
-
-    def _split(self) -> None:
-        arriving = self._arriving
-        while len(arriving) >= 5 and not self.is_ended:
-            end = 5 + int.from_bytes(arriving[1:5])
-            if len(arriving) < end:
-                return
-            message = bytes(arriving[5:end])
-            del arriving[:end]
-            self.on_message(message)
-
-    def end(self, error: CallError | None) -> None:
-        """Note that the stream has ended; the first reason counts."""
-        if not self.is_ended:
-            self.is_ended = True
-            self.on_end(error)
-
-    def cancel(self) -> None:
-        """End the stream from this side; `on_end` is not called."""
-        if not self.is_ended:
-            self.is_ended = True
-            self._connection.reset(self)
 
 
 class Connection(asyncio.Protocol):
@@ -166,6 +82,10 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heard = 0.0
         self._was_asked = False
+        self._bandwidth_timer: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_at = inf
+        self._read_ends: list[Callable[[], None]] = []
         self._blocks: dict[tuple[str, float, object], bytes] = {}
 
     # -- calls
@@ -176,19 +96,46 @@ class Connection(asyncio.Protocol):
         metadata: tuple[tuple[str, str], ...],
         on_message: Callable[[bytes], None],
         on_end: Callable[[CallError | None], None],
-        seconds: float = 0.0,
     ) -> Stream:
-        """Begin a call; raises `CallError` if the connection is gone."""
+        """Begin a stream of messages; raises `CallError` if the connection is gone."""
+        stream = MessageStream(self, self._number(), self._stream_window, on_message, on_end)
+        self._begin(stream, self._head(path, metadata, 0.0))
+        return stream
+
+    def begin(
+        self,
+        path: str,
+        request: bytes,
+        metadata: tuple[tuple[str, str], ...],
+        seconds: float,
+        done: Callable[[bytes | CallError], None],
+    ) -> Stream:
+        """Send one message; `done` is called with its answer, or why there is none, unless it is cancelled.
+
+        Raises:
+            CallError: the connection is gone.
+        """
+        deadline = self._loop.time() + seconds
+        call = Call(self, self._number(), self._stream_window, deadline, done)
+        self._begin(call, self._head(path, metadata, seconds))
+        if deadline < self._expiry_at:
+            self._set_expiry(deadline)
+        call.send(request, is_last=True)
+        return call
+
+    def _number(self) -> int:
+        """The number of the next stream."""
         if self._transport is None or not self.is_usable:
             raise self._failure or CallError(Code.UNAVAILABLE, "failed to connect: the connection is closed")
-        stream = Stream(self, self._next, self._stream_window, on_message, on_end)
+        number = self._next
         self._next += 2
-        if self._next >= _WINDOW:
+        if self._next >= WINDOW:
             self.is_usable = False  # The numbers of streams are used up; those who hold it open another.
+        return number
+
+    def _begin(self, stream: Stream, head: bytes) -> None:
         self._streams[stream.number] = stream
-        block = self._head(path, metadata, seconds)
-        self._write_soon(_frame(_HEADERS, _END_HEADERS, stream.number, block))
-        return stream
+        self._write_soon(_frame(_HEADERS, _END_HEADERS, stream.number, head))
 
     def _head(self, path: str, metadata: tuple[tuple[str, str], ...], seconds: float) -> bytes:
         key = path, seconds, metadata
@@ -212,26 +159,42 @@ class Connection(asyncio.Protocol):
             CallError: there is none.
         """
         answer: asyncio.Future[bytes] = self._loop.create_future()
-        messages: list[bytes] = []
 
-        def ended(error: CallError | None) -> None:
+        def done(result: bytes | CallError) -> None:
             if answer.done():
                 return
-            if error is None and not messages:
-                error = CallError(Code.INTERNAL, "the answer is empty")
-            if error is None:
-                answer.set_result(messages[0])
+            if isinstance(result, CallError):
+                answer.set_exception(result)
             else:
-                answer.set_exception(error)
+                answer.set_result(result)
 
-        stream = self.open(path, metadata, messages.append, ended, seconds)
-        timer = self._loop.call_later(seconds, _expire, answer)
+        call = self.begin(path, request, metadata, seconds, done)
         try:
-            stream.send(request, is_last=True)
             return await answer
         finally:
-            timer.cancel()
-            stream.cancel()
+            call.cancel()
+
+    # -- deadlines
+
+    def _set_expiry(self, at: float) -> None:
+        """Have one timer for the calls of the connection, set for the first that expires."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry_at = at
+        self._expiry = self._loop.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        """End the calls whose time is up; the timer may have been set for one that has been answered."""
+        self._expiry, self._expiry_at = None, inf
+        now, following = self._loop.time(), inf
+        for stream in list(self._streams.values()):
+            if stream.deadline <= now:
+                self.reset(stream)
+                stream.end(CallError(Code.DEADLINE_EXCEEDED, "no answer within the deadline"))
+            elif stream.deadline < following:
+                following = stream.deadline
+        if following < self._expiry_at:
+            self._set_expiry(following)
 
     # -- sending
 
@@ -295,9 +258,9 @@ class Connection(asyncio.Protocol):
         """Send the preface; streams may take whatever comes, and there is no dynamic table of headers."""
         self._transport = cast("asyncio.Transport", transport)
         settings = _SETTING.pack(_HEADER_TABLE_SIZE, 0) + _SETTING.pack(_ENABLE_PUSH, 0)
-        settings += _SETTING.pack(_INITIAL_WINDOW_SIZE, _WINDOW)
+        settings += _SETTING.pack(_INITIAL_WINDOW_SIZE, WINDOW)
         self._write_soon(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
-        self.acknowledge(0, _WINDOW - _DEFAULT_WINDOW)
+        self.acknowledge(0, WINDOW - _DEFAULT_WINDOW)
         self._heard = self._loop.time()
         self._timer = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
 
@@ -313,12 +276,23 @@ class Connection(asyncio.Protocol):
                 end = at + 9 + (high << 16 | low)
                 if size < end:
                     break
-                self._take(kind, flags, stream & _WINDOW, data[at + 9 : end])
+                self._take(kind, flags, stream & WINDOW, data[at + 9 : end])
                 at = end
         except Exception as error:
             self.close(f"the server sent what cannot be read: {error}")
             return
         self._rest = data[at:]
+        if self._read_ends:
+            self._end_read()
+
+    def at_end_of_read(self, function: Callable[[], None]) -> None:
+        """Call a function once all frames that have been read have been taken in; for whoever is given one of them."""
+        self._read_ends.append(function)
+
+    def _end_read(self) -> None:
+        functions, self._read_ends = self._read_ends, []
+        for function in functions:
+            function()
 
     def _take(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if kind == _DATA:
@@ -327,7 +301,7 @@ class Connection(asyncio.Protocol):
             payload = _without_padding(flags, payload)
             self._take_block(flags, number, payload[5:] if flags & _PRIORITY else payload)
         elif kind == _WINDOW_UPDATE:
-            self._take_window(number, int.from_bytes(payload) & _WINDOW)
+            self._take_window(number, int.from_bytes(payload) & WINDOW)
         elif kind == _CONTINUATION:
             self._take_block(flags, number, payload)
         elif kind == _RST_STREAM:
@@ -335,13 +309,13 @@ class Connection(asyncio.Protocol):
         elif kind == _SETTINGS and not flags & _ACK:
             self._take_settings(payload)
         elif kind == _PING and not flags & _ACK:
-            self._write_soon(_frame(_PING, _ACK, 0, payload))
+            self._take_ping(payload)
         elif kind == _GOAWAY:
-            self._take_goaway(int.from_bytes(payload[:4]) & _WINDOW, payload[8:])
+            self._take_goaway(int.from_bytes(payload[:4]) & WINDOW, payload[8:])
 
     def _take_data(self, flags: int, number: int, payload: bytes) -> None:
         self._received += len(payload)
-        if self._received > _WINDOW // 2:
+        if self._received > WINDOW // 2:
             self.acknowledge(0, self._received)
             self._received = 0
         stream = self._streams.get(number)
@@ -395,6 +369,17 @@ class Connection(asyncio.Protocol):
         self._write_soon(_frame(_SETTINGS, _ACK, 0))
         self._pump()
 
+    def _take_ping(self, payload: bytes) -> None:
+        if payload != _BANDWIDTH_PING:
+            self._answer_ping(payload)
+        elif self._bandwidth_timer is None:
+            self._bandwidth_timer = self._loop.call_later(_BANDWIDTH_SECONDS, self._answer_ping, payload)
+
+    def _answer_ping(self, payload: bytes) -> None:
+        if payload == _BANDWIDTH_PING:
+            self._bandwidth_timer = None
+        self._write_soon(_frame(_PING, _ACK, 0, payload))
+
     def _take_goaway(self, last: int, text: bytes) -> None:
         """The server takes no further calls, and none after the `last` that it has seen."""
         self.is_usable = False
@@ -423,8 +408,9 @@ class Connection(asyncio.Protocol):
     def close(self, reason: str = "the connection is closed") -> None:
         """Close the connection; calls under way fail."""
         self.is_usable = False
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._bandwidth_timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -435,11 +421,6 @@ class Connection(asyncio.Protocol):
 
 def _without_padding(flags: int, payload: bytes) -> bytes:
     return payload[1 : len(payload) - payload[0]] if flags & _PADDED else payload
-
-
-def _expire(answer: asyncio.Future[bytes]) -> None:
-    if not answer.done():
-        answer.set_exception(CallError(Code.DEADLINE_EXCEEDED, "no answer within the deadline"))
 
 
 async def connect(host: str, port: int, authority: str, tls: ssl.SSLContext | None) -> Connection:

@@ -14,52 +14,62 @@ from typing import TYPE_CHECKING
 from kapi.storage.interface import StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
 
 class SharedRead:
-    """Calls a function for all that wait for its result, at most once at a time."""
+    """Calls a function for all that wait for its result, at most once at a time.
 
-    def __init__(self, read: Callable[[], Awaitable[int]]) -> None:
-        self._read = read
-        self._next: asyncio.Future[int] | None = None
-        self._task: asyncio.Task[None] | None = None
+    The function is called with another one, to which it gives the result, or the exception, when it has it: nothing but
+    those who ask waits for a task or a future.
+    """
+
+    def __init__(self, begin: Callable[[Callable[[int | Exception], None]], None]) -> None:
+        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._served: list[asyncio.Future[int]] = []
+        """Those whom the call in flight serves."""
+        self._waiting: list[asyncio.Future[int]] = []
+        """Those whom the next call serves."""
+        self._is_closed = False
         self.calls = 0
         """How many times the function was called."""
 
-    async def get(self) -> int:
+    def get(self) -> asyncio.Future[int]:
         """The result of a call that begins after this one."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-            if self._task is None:
-                self._task = asyncio.ensure_future(self._run())
-        return await asyncio.shield(self._next)
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._waiting.append(future)
+        if not self._served:
+            self._call()
+        return future
 
-    async def _run(self) -> None:
-        try:
-            while (result := self._next) is not None:
-                self._next = None
-                self.calls += 1
-                try:
-                    result.set_result(await self._read())
-                except asyncio.CancelledError:
-                    _refuse(result, StorageFailed("the store has been closed"))
-                    raise
-                except Exception as error:
-                    _refuse(result, error)
-        finally:
-            self._task = None
+    def _call(self) -> None:
+        if self._is_closed:
+            self._refuse_all()
+            return
+        self._served, self._waiting = self._waiting, []
+        self.calls += 1
+        self._begin(self._finish)
 
-    async def close(self) -> None:
-        """Stop reading, and refuse those who wait."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._next is not None:
-            _refuse(self._next, StorageFailed("the store has been closed"))
+    def _finish(self, result: int | Exception) -> None:
+        served, self._served = self._served, []
+        for future in served:
+            if future.done():
+                continue  # The reader has given up.
+            if isinstance(result, int):
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+        if self._waiting:
+            self._call()
 
+    def close(self) -> None:
+        """Refuse those who wait, and those who will."""
+        self._is_closed = True
+        self._refuse_all()
 
-def _refuse(result: asyncio.Future[int], error: Exception) -> None:
-    result.set_exception(error)
-    # Marks it as seen: all who waited may have given up.
-    result.exception()
+    def _refuse_all(self) -> None:
+        refused, self._served, self._waiting = [*self._served, *self._waiting], [], []
+        for future in refused:
+            if not future.done():
+                future.set_exception(StorageFailed("the store has been closed"))

@@ -20,14 +20,14 @@ import structlog
 
 from kapi.storage.etcd import messages
 from kapi.storage.etcd.cluster import WATCH, EtcdError, Unanswered
-from kapi.storage.etcd.http2 import CallError, Code
+from kapi.storage.etcd.streams import CallError, Code
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from kapi.storage.etcd.cluster import Cluster, Member
-    from kapi.storage.etcd.http2 import Stream
     from kapi.storage.etcd.messages import Event, WatchResponse
+    from kapi.storage.etcd.streams import Stream
 
 SILENT_SECONDS: Final = 5.0
 """A stream that was silent for so long is asked how far it is; one that stays silent as long again is given up."""
@@ -51,77 +51,97 @@ class CompactedWatch(Exception):
 
 
 class WatchStream:
-    """One watch on one stream to one member: whole responses, in order."""
+    """One watch on one stream to one member: whole responses, in order, are given to a function.
 
-    def __init__(self, cluster: Cluster, member: Member, key: bytes, end: bytes, start_revision: int) -> None:
+    It is called as soon as they have been read, not by a task that has to wake up first: commits wait for their events.
+    The events of all responses of a read are one response.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        member: Member,
+        key: bytes,
+        end: bytes,
+        start_revision: int,
+        take: Callable[[WatchResponse], None],
+    ) -> None:
         self.member = member
         self._cluster = cluster
         self._create = messages.watch_create(key, end, start_revision)
+        self._take = take
         self._stream: Stream | None = None
-        self._arrived: deque[bytes] = deque()
-        self._arrival: asyncio.Future[None] | None = None
-        self._end: CallError | None = None
+        self._arrived: list[bytes] = []
+        self._fragments: list[Event] = []
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def responses(self) -> AsyncGenerator[WatchResponse]:
-        """Begin the watch and yield what it delivers, fragments put together.
+    async def run(self) -> None:
+        """Begin the watch, and wait until it ends.
 
         Raises:
             CompactedWatch: the start has been compacted.
             EtcdError: the stream has ended.
         """
         try:
-            self._stream = await self.member.stream(WATCH, self._cluster.metadata, self._take, self._ended)
+            self._stream = await self.member.stream(WATCH, self._cluster.metadata, self._message_arrived, self._on_end)
             self._stream.send(self._create)
-            fragments: list[Event] = []
-            while True:
-                response = messages.read_watch(await self._next())
-                if response.is_canceled:
-                    self._raise_canceled(response)
-                if response.is_fragment or fragments:
-                    fragments += response.events
-                    if response.is_fragment:
-                        continue
-                    response, fragments = response._replace(events=fragments), []
-                if response.events:
-                    self._take_following(response.events)
-                yield response
+            await self._ended
         except CallError as error:
             raise EtcdError(error.code, error.details, self.member.endpoint) from None
 
-    def _take_following(self, events: list[Event]) -> None:
-        """Add the events of the responses that have arrived since: followers are called once for all of them."""
-        while self._arrived:
-            response = messages.read_watch(self._arrived[0])
-            if response.is_canceled or response.is_fragment or not response.events:
-                return
-            self._arrived.popleft()
-            events += response.events
-
-    def _take(self, message: bytes) -> None:
+    def _message_arrived(self, message: bytes) -> None:
+        if not self._arrived and self._stream is not None:
+            self._stream.at_end_of_read(self._read)
         self._arrived.append(message)
-        self._wake()
 
-    def _ended(self, error: CallError | None) -> None:
-        self._end = error or CallError(Code.UNAVAILABLE, "the watch stream has ended")
-        self._wake()
+    def _on_end(self, error: CallError | None) -> None:
+        # What came with it first: its reason may be among that.
+        self._read()
+        self._fail(error or CallError(Code.UNAVAILABLE, "the watch stream has ended"))
 
-    def _wake(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+    def _read(self) -> None:
+        """Hand over what has arrived."""
+        arrived, self._arrived = self._arrived, []
+        try:
+            if not self._ended.done():
+                self._hand_over([messages.read_watch(message) for message in arrived])
+        except Exception as error:
+            self._fail(error)
 
-    async def _next(self) -> bytes:
-        while not self._arrived:
-            if self._end is not None:
-                raise self._end
-            self._arrival = asyncio.get_running_loop().create_future()
-            await self._arrival
-        return self._arrived.popleft()
+    def _hand_over(self, responses: Sequence[WatchResponse]) -> None:
+        held: WatchResponse | None = None
+        for one in responses:
+            response = one
+            if response.is_fragment or self._fragments:
+                self._fragments += response.events
+                if response.is_fragment:
+                    continue
+                response, self._fragments = response._replace(events=self._fragments), []
+            if held is not None and response.events and not response.is_canceled:
+                held.events.extend(response.events)
+                continue
+            if held is not None:
+                self._take(held)
+                held = None
+            if response.is_canceled:
+                raise self._reason(response)
+            if response.events:
+                held = response
+            else:
+                self._take(response)
+        if held is not None:
+            self._take(held)
 
-    def _raise_canceled(self, response: WatchResponse) -> None:
+    def _fail(self, error: Exception) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+            self._ended.exception()  # Marks it as seen: `run` may have been cancelled meanwhile.
+
+    def _reason(self, response: WatchResponse) -> Exception:
         if response.compact_revision:
-            raise CompactedWatch(response.compact_revision)
+            return CompactedWatch(response.compact_revision)
         reason = response.cancel_reason or "etcd has canceled the watch"
-        raise EtcdError(Code.UNAVAILABLE, reason, self.member.endpoint)
+        return EtcdError(Code.UNAVAILABLE, reason, self.member.endpoint)
 
     def request_progress(self) -> None:
         """Ask how far the stream is; nothing if there is none, or it has ended."""
@@ -130,6 +150,7 @@ class WatchStream:
 
     def close(self) -> None:
         """End the stream."""
+        self._ended.cancel()
         if self._stream is not None:
             self._stream.cancel()
 
@@ -194,8 +215,8 @@ class LiveFeed:
         # When it is opened again, from the revision it has: if that has been compacted meanwhile, so may have been
         # deletions after it, and etcd says so. At first that is not possible, and it costs up to 0.1 s.
         start = self.revision + (not self.resumptions)
-        self._stream = stream = WatchStream(self._cluster, member, self._key, self._end, start)
-        reading = asyncio.ensure_future(self._read(stream))
+        self._stream = stream = WatchStream(self._cluster, member, self._key, self._end, start, self._take)
+        reading = asyncio.ensure_future(stream.run())
         moving = asyncio.ensure_future(self._cluster.moved.wait())
         watching = asyncio.ensure_future(self._expect_answers(stream))
         try:
@@ -209,27 +230,28 @@ class LiveFeed:
                 self.interruption = f"{member.endpoint}: calls go to another member"
         finally:
             self._stream = None
+            stream.close()
             for task in (reading, moving, watching):
                 task.cancel()
             await asyncio.gather(reading, moving, watching, return_exceptions=True)
-            stream.close()
 
-    async def _read(self, stream: WatchStream) -> None:
-        async for response in stream.responses():
-            self._heard = self._loop.time()
-            if response.is_created:
-                self.interruption = ""
-                if self._wanted > self.revision:
-                    self._ask()
-            elif response.events:
-                events = [event for event in response.events if event.mod_revision > self.revision]
-                if events:
-                    self.revision = events[-1].mod_revision
-                    self._publish(self.revision, events)
-            elif response.revision > self.revision:
-                # Progress: every event up to this revision has been sent.
-                self.revision = response.revision
-                self._publish(response.revision, ())
+    def _take(self, response: WatchResponse) -> None:
+        self._heard = self._loop.time()
+        if response.is_created:
+            self.interruption = ""
+            if self._wanted > self.revision:
+                self._ask()
+        elif response.events:
+            events = response.events
+            if events[0].mod_revision <= self.revision:
+                events = [event for event in events if event.mod_revision > self.revision]
+            if events:
+                self.revision = events[-1].mod_revision
+                self._publish(self.revision, events)
+        elif response.revision > self.revision:
+            # Progress: every event up to this revision has been sent.
+            self.revision = response.revision
+            self._publish(response.revision, ())
 
     async def _expect_answers(self, stream: WatchStream) -> None:
         """Return when a stream was silent although it was asked."""
@@ -272,11 +294,14 @@ class History:
 
     def __init__(self, cluster: Cluster, key: bytes, end: bytes, after: int) -> None:
         # From `after` itself: etcd takes a start that is the compacted revision, where deletions are missing already.
-        self._stream = WatchStream(cluster, cluster.member, key, end, after)
+        self._stream = WatchStream(cluster, cluster.member, key, end, after, self._take)
         self._after = after
-        self._responses = self._stream.responses()
+        self._loop = asyncio.get_running_loop()
+        self._responses: deque[WatchResponse] = deque()
+        self._arrival: asyncio.Future[None] | None = None
         self._held: list[Event] = []
         self._reached = after
+        self._running: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def until(self, revision: int) -> tuple[int, list[Event]]:
@@ -286,10 +311,12 @@ class History:
             CompactedWatch: they have been compacted.
             EtcdError: the stream has ended.
         """
-        if self._asking is None:
+        if self._running is None:
+            self._running = asyncio.ensure_future(self._stream.run())
+            self._running.add_done_callback(self._wake)
             self._asking = asyncio.ensure_future(self._ask())
         while not self._held and self._reached < revision:
-            response = await anext(self._responses)
+            response = await self._next(self._running)
             if response.events:
                 self._held = [event for event in response.events if event.mod_revision > self._after]
                 self._reached = response.events[-1].mod_revision
@@ -299,6 +326,22 @@ class History:
         self._held = self._held[len(events) :]
         return min(self._reached, revision), events
 
+    async def _next(self, running: asyncio.Task[None]) -> WatchResponse:
+        while not self._responses:
+            if running.done():
+                running.result()
+            self._arrival = self._loop.create_future()
+            await self._arrival
+        return self._responses.popleft()
+
+    def _take(self, response: WatchResponse) -> None:
+        self._responses.append(response)
+        self._wake()
+
+    def _wake(self, _: object = None) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
     async def _ask(self) -> None:
         while True:
             self._stream.request_progress()
@@ -306,7 +349,8 @@ class History:
 
     async def close(self) -> None:
         """End the watch."""
-        if self._asking is not None:
-            self._asking.cancel()
         self._stream.close()
-        await self._responses.aclose()
+        tasks = [task for task in (self._running, self._asking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

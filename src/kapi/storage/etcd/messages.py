@@ -235,11 +235,23 @@ def _signed(number: int) -> int:
     return number - _WRAP if number & _SIGN else number
 
 
+_REVISION_TAG = 3 << 3 | _VARINT
+_ids = b""
+"""The header of the last answer up to its revision: the ids of cluster and member, which take longest to read."""
+
+
 def _header_revision(data: bytes, start: int, stop: int) -> int:
-    for field, value, _ in _fields(data, start, stop):
-        if field == 3:
-            return value
-    return 0
+    global _ids  # noqa: PLW0603
+    at = start + len(_ids)
+    if _ids and at < stop and data.startswith(_ids, start):
+        return _read_varint(data, at)[0]
+    at = start
+    # Only numbers come before the revision; in what a newer member may put there, it is looked for field by field.
+    while at < stop and data[at] in (1 << 3, 2 << 3):
+        _, at = _read_varint(data, at + 1)
+    if at < stop and data[at] == _REVISION_TAG:
+        _ids = data[start : at + 1]
+    return next((value for field, value, _ in _fields(data, at, stop) if field == 3), 0)
 
 
 def _key_value(data: bytes, start: int, stop: int) -> KeyValue:

@@ -19,8 +19,8 @@ import msgspec
 
 from kapi.storage.etcd import messages
 from kapi.storage.etcd.cluster import RANGE, STATUS, TXN, EtcdError, Unanswered
-from kapi.storage.etcd.http2 import Code
 from kapi.storage.etcd.livefeed import CompactedWatch, History
+from kapi.storage.etcd.streams import Code
 from kapi.storage.interface import StorageUnavailable
 
 if TYPE_CHECKING:

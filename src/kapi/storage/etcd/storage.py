@@ -26,10 +26,10 @@ from kapi.base.failpoint import failpoint
 from kapi.storage import revisionslot
 from kapi.storage.etcd import messages
 from kapi.storage.etcd.cluster import ATTEMPT_SECONDS, COMPACT, RANGE, TXN, Cluster, EtcdError, Unanswered
-from kapi.storage.etcd.http2 import Code
 from kapi.storage.etcd.latest import SharedRead
 from kapi.storage.etcd.livefeed import CompactedWatch, History, LiveFeed
 from kapi.storage.etcd.opening import format_key, open_store
+from kapi.storage.etcd.streams import Code
 from kapi.storage.feed import Feed
 from kapi.storage.interface import (
     Change,
@@ -51,7 +51,7 @@ from kapi.storage.keys import prefix_end
 from kapi.storage.operations import validate_operations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kapi.storage.etcd.address import Address
     from kapi.storage.etcd.messages import Event, RangeResponse
@@ -113,6 +113,7 @@ class EtcdStorage:
         self._gap: asyncio.Future[None] | None = None
         """While the store is read anew: done when that has ended."""
         self._shared_read = SharedRead(self._read_latest)
+        self._retries: set[asyncio.Task[None]] = set()
         self._latest_request = messages.range_request(format_key(prefix), count_only=True)
         self._failure: BaseException | None = None
         self._is_closing = False
@@ -421,9 +422,34 @@ class EtcdStorage:
         except TimeoutError:
             raise StorageUnreachable(f"etcd: {self.live.interruption}") from None
 
-    async def _read_latest(self) -> int:
-        self._check_open()
-        return messages.read_revision(await self._call(RANGE, self._latest_request)) - self._origin
+    def _read_latest(self, done: Callable[[int | Exception], None]) -> None:
+        """Read the latest revision of the cluster and give it to a function, or why it cannot be read."""
+        deadline = self._loop.time() + self.cluster.address.timeout
+
+        def answered(answer: bytes | EtcdError) -> None:
+            if isinstance(answer, EtcdError):
+                self._read_latest_again(self.cluster.retry(RANGE, self._latest_request, answer, deadline), done)
+            else:
+                done(messages.read_revision(answer) - self._origin)
+
+        if not self.cluster.begin(RANGE, self._latest_request, answered):
+            self._read_latest_again(self.cluster.call(RANGE, self._latest_request), done)
+
+    def _read_latest_again(self, call: Awaitable[bytes], done: Callable[[int | Exception], None]) -> None:
+        """Do what a call does when a member is not connected or has failed: connect, authenticate, try another."""
+        task = asyncio.ensure_future(self._call_latest(call, done))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+
+    async def _call_latest(self, call: Awaitable[bytes], done: Callable[[int | Exception], None]) -> None:
+        try:
+            answer = await call
+        except Unanswered as unanswered:
+            done(StorageUnreachable(f"etcd: {unanswered}"))
+        except EtcdError as error:
+            done(self._refused(error))
+        else:
+            done(messages.read_revision(answer) - self._origin)
 
     async def get(self, key: str, revision: int = 0) -> Entry | None:
         """The value of a key, now or at a revision."""
@@ -510,14 +536,6 @@ class EtcdStorage:
 
     # -- failures
 
-    async def _call(self, path: str, request: bytes) -> bytes:
-        try:
-            return await self.cluster.call(path, request)
-        except Unanswered as error:
-            raise StorageUnreachable(f"etcd: {error}") from None
-        except EtcdError as error:
-            raise self._refused(error) from None
-
     def _unanswered(self, error: Unanswered) -> Exception:
         if error.may_have_happened:
             return OutcomeUnknown(f"etcd: {error}; the write may have been carried out")
@@ -577,10 +595,12 @@ class EtcdStorage:
         except TimeoutError:
             # Commits that are made, and that no watch delivers.
             self._refuse_waiting(StorageFailed("the store has been closed"))
-        await self._shared_read.close()
+        self._shared_read.close()
         self.live.close()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        ending = [self._task, *self._retries]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         await self.cluster.close()
 
 

@@ -67,7 +67,7 @@ def read_slice(connection: sqlite3.Connection, cursor: Cursor) -> Slice:
     try:
         return _read_slice(connection, cursor)
     except (sqlite3.OperationalError, sqlite3.ProgrammingError):
-        raise  # The second is a mistake of the program, such as a connection that is closed, and says nothing of the file.
+        raise  # The second is a mistake of the program, such as a closed connection, and says nothing of the file.
     except sqlite3.DatabaseError as error:
         return Slice(0, [Damage(DATABASE, f"SQLite cannot read it: {error}")], None)
 

@@ -9,7 +9,8 @@ import pytest
 
 from kapi.storage.etcd import http2
 from kapi.storage.etcd.headers import header
-from kapi.storage.etcd.http2 import CallError, Code, Connection
+from kapi.storage.etcd.http2 import Connection
+from kapi.storage.etcd.streams import CallError, Code
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,9 +43,11 @@ class Transport:
     def __init__(self) -> None:
         self.data = b""
         self.is_aborted = False
+        self.has_written = asyncio.Event()
 
     def write(self, data: bytes) -> None:
         self.data += data
+        self.has_written.set()
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -80,6 +83,12 @@ class Peer:
         for _ in range(5):
             await asyncio.sleep(0)
         return [one for one in self.transport.frames() if one[0] == kind]
+
+    async def written(self) -> list[tuple[int, int, int, bytes]]:
+        """The frames that are sent next, however long that takes."""
+        self.transport.has_written.clear()
+        await self.transport.has_written.wait()
+        return self.transport.frames()
 
 
 def run(scenario: Callable[[Peer], Awaitable[None]]) -> None:
@@ -258,6 +267,58 @@ def test_pings_and_settings_are_acknowledged() -> None:
             (PING, ACK, b"12345678"),
             (SETTINGS, ACK, b""),
         ]
+
+    run(scenario)
+
+
+def test_the_answer_to_a_measurement_of_bandwidth_waits_and_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http2, "_BANDWIDTH_SECONDS", 0.01)
+    ping = bytes((2, 4, 16, 16, 9, 14, 7, 7))
+
+    async def scenario(peer: Peer) -> None:
+        await peer.sent(PING)
+        peer.give(frame(PING, 0, 0, ping))
+        peer.give(frame(PING, 0, 0, ping))
+        assert await peer.sent(PING) == []
+        assert await peer.written() == [(PING, ACK, 0, ping)]
+        peer.give(frame(PING, 0, 0, ping))
+        assert await peer.written() == [(PING, ACK, 0, ping)]
+
+    run(scenario)
+
+
+def test_a_call_that_expires_leaves_later_ones_their_time() -> None:
+    async def scenario(peer: Peer) -> None:
+        long, short, longer = peer.call(seconds=0.05), peer.call(seconds=0.01), peer.call(seconds=60)
+        for call in (short, long):
+            with pytest.raises(CallError) as caught:
+                await call
+            assert caught.value.code is Code.DEADLINE_EXCEEDED
+        assert [one[2] for one in await peer.sent(RST_STREAM)] == [3, 1]
+        peer.give(answer(5, b"answer"))
+        assert await longer == b"answer"
+
+    run(scenario)
+
+
+def test_what_is_to_be_done_at_the_end_of_a_read_is_done_once_after_all_its_frames() -> None:
+    async def scenario(peer: Peer) -> None:
+        got: list[bytes] = []
+
+        def take(content: bytes) -> None:
+            if not got:
+                stream.at_end_of_read(lambda: got.append(b"end"))
+            got.append(content)
+
+        stream = peer.connection.open("/watch", (), take, lambda _: None)
+        call = peer.call()
+        await peer.sent(DATA)
+        events = [frame(DATA, 0, stream.number, message(content)) for content in (b"one", b"two")]
+        peer.give(events[0], answer(3, b"answer"), events[1])
+        assert got == [b"one", b"two", b"end"]
+        assert await call == b"answer"
+        peer.give(events[0])
+        assert got == [b"one", b"two", b"end", b"one"]
 
     run(scenario)
 

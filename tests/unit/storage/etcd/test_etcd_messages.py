@@ -32,6 +32,24 @@ def test_a_range_request_has_the_fields_of_etcd() -> None:
     assert messages.range_request(b"/a") == field(1, b"/a")
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 1, 77, 2**63 + 5]), st.sampled_from([0, 5, 24, 2**64 - 1]), st.integers(0, 2**40)
+        ),
+        min_size=1,
+    )
+)
+def test_the_revision_is_that_of_each_answer_whichever_member_gave_the_last(
+    headers: list[tuple[int, int, int]],
+) -> None:
+    for cluster, member, revision in headers:
+        fields = [field(number, one) for number, one in enumerate((cluster, member, revision, 9), 1) if one]
+        # What follows a header may look like a revision.
+        for content in (b"".join(fields), b"".join(fields[:-1]), field(9, b"new") + b"".join(fields)):
+            assert messages.read_revision(field(1, content) + field(3, 8)) == revision
+
+
 def test_a_comparison_with_an_absent_key_names_revision_zero() -> None:
     assert messages.compare_revision(b"/a", 0) == field(2, 2) + field(3, b"/a") + field(6, 0)
     assert messages.compare_revision(b"/a", 300) == field(2, 2) + field(3, b"/a") + field(6, 300)
