@@ -39,6 +39,8 @@ _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTIN
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY, _ACK = 0x1, 0x4, 0x8, 0x20, 0x1
 _HEADER_TABLE_SIZE, _ENABLE_PUSH, _INITIAL_WINDOW_SIZE, _MAX_FRAME_SIZE = 1, 2, 4, 5
 _CANCEL: Final = 8
+_FEW: Final = 1
+"""Open streams besides which a call is written at once: the watch."""
 _BANDWIDTH_PING: Final = bytes((2, 4, 16, 16, 9, 14, 7, 7))
 _BANDWIDTH_SECONDS: Final = 1.0
 """How long a server waits for the answer to such a ping.
@@ -117,10 +119,16 @@ class Connection(asyncio.Protocol):
         """
         deadline = self._loop.time() + seconds
         call = Call(self, self._number(), self._stream_window, deadline, done)
+        # With few other calls there is nothing to wait for; with many, what they send is written together.
+        is_written_now = not self._outgoing and len(self._streams) <= _FEW
+        if is_written_now:
+            self._outgoing.append(b"")  # So that no turn of the event loop is asked for.
         self._begin(call, self._head(path, metadata, seconds))
+        call.send(request, is_last=True)
+        if is_written_now:
+            self._flush()
         if deadline < self._expiry_at:
             self._set_expiry(deadline)
-        call.send(request, is_last=True)
         return call
 
     def _number(self) -> int:
@@ -286,7 +294,7 @@ class Connection(asyncio.Protocol):
             self._end_read()
 
     def at_end_of_read(self, function: Callable[[], None]) -> None:
-        """Call a function once all frames that have been read have been taken in; for whoever is given one of them."""
+        """Call a function once all frames that have been read have been taken in; streams use it."""
         self._read_ends.append(function)
 
     def _end_read(self) -> None:

@@ -287,6 +287,27 @@ def test_the_answer_to_a_measurement_of_bandwidth_waits_and_there_is_one(monkeyp
     run(scenario)
 
 
+def test_a_lone_call_is_written_at_once_and_those_of_many_together() -> None:
+    async def scenario(peer: Peer) -> None:
+        await peer.sent(SETTINGS)
+        connection, transport = peer.connection, peer.transport
+        connection.open("/watch", (), lambda _: None, lambda _: None)
+        await peer.sent(HEADERS)
+        writes = []
+        for number in range(4):
+            connection.begin("/range", b"%d" % number, (), 60, lambda _: None)
+            writes.append([one[2:] for one in transport.frames() if one[0] == DATA])
+        await transport.has_written.wait()
+        writes.append([one[2:] for one in await peer.sent(DATA)])
+        assert writes == [
+            [(3, message(b"0"))],
+            *([[]] * 3),
+            [(5, message(b"1")), (7, message(b"2")), (9, message(b"3"))],
+        ]
+
+    run(scenario)
+
+
 def test_a_call_that_expires_leaves_later_ones_their_time() -> None:
     async def scenario(peer: Peer) -> None:
         long, short, longer = peer.call(seconds=0.05), peer.call(seconds=0.01), peer.call(seconds=60)
