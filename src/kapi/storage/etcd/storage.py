@@ -18,6 +18,7 @@ import asyncio
 import heapq
 import itertools
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -424,32 +425,39 @@ class EtcdStorage:
 
     def _read_latest(self, done: Callable[[int | Exception], None]) -> None:
         """Read the latest revision of the cluster and give it to a function, or why it cannot be read."""
-        deadline = self._loop.time() + self.cluster.address.timeout
+        cluster, request = self.cluster, self._latest_request
+        deadline = self._loop.time() + cluster.address.timeout
 
         def answered(answer: bytes | EtcdError) -> None:
             if isinstance(answer, EtcdError):
-                self._read_latest_again(self.cluster.retry(RANGE, self._latest_request, answer, deadline), done)
+                self._read_latest_again(partial(cluster.retry, RANGE, request, answer, deadline), done)
             else:
-                done(messages.read_revision(answer) - self._origin)
+                done(self._latest_of(answer))
 
-        if not self.cluster.begin(RANGE, self._latest_request, answered):
-            self._read_latest_again(self.cluster.call(RANGE, self._latest_request), done)
+        if not cluster.begin(RANGE, request, answered):
+            self._read_latest_again(partial(cluster.call, RANGE, request), done)
 
-    def _read_latest_again(self, call: Awaitable[bytes], done: Callable[[int | Exception], None]) -> None:
+    def _latest_of(self, answer: bytes) -> int | Exception:
+        try:
+            return messages.read_revision(answer) - self._origin
+        except (IndexError, ValueError) as error:
+            return StorageUnreachable(f"etcd sent an answer that cannot be read: {error}")
+
+    def _read_latest_again(self, call: Callable[[], Awaitable[bytes]], done: Callable[[int | Exception], None]) -> None:
         """Do what a call does when a member is not connected or has failed: connect, authenticate, try another."""
         task = asyncio.ensure_future(self._call_latest(call, done))
         self._retries.add(task)
         task.add_done_callback(self._retries.discard)
 
-    async def _call_latest(self, call: Awaitable[bytes], done: Callable[[int | Exception], None]) -> None:
+    async def _call_latest(self, call: Callable[[], Awaitable[bytes]], done: Callable[[int | Exception], None]) -> None:
         try:
-            answer = await call
+            answer = await call()
         except Unanswered as unanswered:
             done(StorageUnreachable(f"etcd: {unanswered}"))
         except EtcdError as error:
             done(self._refused(error))
         else:
-            done(messages.read_revision(answer) - self._origin)
+            done(self._latest_of(answer))
 
     async def get(self, key: str, revision: int = 0) -> Entry | None:
         """The value of a key, now or at a revision."""

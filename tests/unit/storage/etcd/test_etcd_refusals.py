@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from kapi.storage.etcd.messages import KeyValue, RangeResponse
 from kapi.storage.etcd.storage import EtcdStorage, _Commit
-from kapi.storage.interface import Check, Delete, Draft, OutcomeUnknown, Put, RevisionMismatch
+from kapi.storage.interface import Check, Delete, Draft, OutcomeUnknown, Put, RevisionMismatch, StorageUnreachable
 
 ORIGIN = 100
 DRAFT = Draft(b"", b"")
@@ -42,3 +42,13 @@ def test_an_update_that_was_sent_again_cannot_happen_any_more():
 
 def test_a_deletion_that_was_sent_again_may_have_happened():
     assert isinstance(reason(Delete("/a", 3), found=[0], is_repeated=True), OutcomeUnknown)
+
+
+def test_an_answer_that_cannot_be_read_is_no_revision():
+    """Those who wait for the latest revision are told; otherwise all later reads would wait for it too."""
+    storage = SimpleNamespace(_origin=ORIGIN)
+    assert EtcdStorage._latest_of(storage, bytes((10, 3, 24, 200, 1))) == 200 - ORIGIN
+    for data in (bytes((10, 3, 24, 200)), bytes((10, 3, 31)), b"\xff"):
+        error = EtcdStorage._latest_of(storage, data)
+        assert isinstance(error, StorageUnreachable)
+        assert str(error).startswith("etcd sent an answer that cannot be read: ")
