@@ -50,6 +50,11 @@ class Computed(Generic[T]):
         self._lock: asyncio.Lock | None = None
         self._values: list[T] = []
 
+    @property
+    def value(self) -> T | None:
+        """The value; None until it was computed."""
+        return self._values[0] if self._values else None
+
     async def get(self) -> T:
         """Return the value."""
         if not self._values:

@@ -10,6 +10,7 @@ from kapi.registry.catalog import Catalog
 from kapi.registry.request import CONNECT, CREATE, DELETE, UPDATE, Write
 from kapi.server.admission.matching import (
     RequestKind,
+    RequestNamespace,
     ResourceRules,
     Selectors,
     equivalents,
@@ -158,54 +159,54 @@ IRON = {"matchLabels": {"tier": "iron"}}
 
 @pytest.mark.parametrize(("selector", "selects"), [({}, True), (GOLD, True), (IRON, False), (None, False)])
 def test_the_namespace_selector_is_about_the_namespace_of_the_request(catalog, selector, selects):
-    assert Selectors(selector, {}).match(request(catalog), labelled(), None) is selects
+    assert Selectors(selector, {}).match(RequestNamespace(request(catalog)), labelled(), None) is selects
 
 
 def test_objects_of_the_cluster_pass_every_namespace_selector(catalog):
-    assert Selectors(IRON, {}).match(request(catalog, resource="nodes"), labelled(), None)
+    assert Selectors(IRON, {}).match(RequestNamespace(request(catalog, resource="nodes")), labelled(), None)
 
 
 def test_a_namespace_is_selected_by_the_labels_it_will_have(catalog):
     write = request(catalog, UPDATE, "namespaces", name="prod")
     assert namespace_of(write) == "prod"
-    assert Selectors(IRON, {}).match(write, labelled(tier="iron"), labelled(tier="gold"))
-    assert not Selectors(GOLD, {}).match(write, labelled(tier="iron"), labelled(tier="gold"))
+    assert Selectors(IRON, {}).match(RequestNamespace(write), labelled(tier="iron"), labelled(tier="gold"))
+    assert not Selectors(GOLD, {}).match(RequestNamespace(write), labelled(tier="iron"), labelled(tier="gold"))
 
 
 @pytest.mark.parametrize(("operation", "subresource"), [(DELETE, ""), (UPDATE, "status")])
 def test_a_namespace_that_is_deleted_or_gets_a_status_is_selected_by_the_labels_it_has(catalog, operation, subresource):
     write = request(catalog, operation, "namespaces", name="prod", subresource=subresource)
-    assert Selectors(GOLD, {}).match(write, labelled(tier="iron"), None)
+    assert Selectors(GOLD, {}).match(RequestNamespace(write), labelled(tier="iron"), None)
 
 
 def test_a_missing_namespace_is_not_found_unless_nothing_asks_for_its_labels(catalog):
     write = request(catalog, namespace="gone")
     with pytest.raises(NotFound, match='namespaces "gone" not found'):
-        Selectors(GOLD, {}).match(write, labelled(), None)
-    assert Selectors({}, {}).match(write, labelled(), None)
-    assert not Selectors(GOLD, IRON).match(write, labelled(), None)
+        Selectors(GOLD, {}).match(RequestNamespace(write), labelled(), None)
+    assert Selectors({}, {}).match(RequestNamespace(write), labelled(), None)
+    assert not Selectors(GOLD, IRON).match(RequestNamespace(write), labelled(), None)
 
 
 def test_the_object_selector_selects_by_the_new_or_the_old_object(catalog):
     write, selectors = request(catalog, UPDATE), Selectors({}, GOLD)
-    assert selectors.match(write, labelled(tier="gold"), labelled())
-    assert selectors.match(write, labelled(), labelled(tier="gold"))
-    assert selectors.match(write, None, labelled(tier="gold"))
-    assert not selectors.match(write, labelled(), labelled())
-    assert not selectors.match(write, None, None)
+    assert selectors.match(RequestNamespace(write), labelled(tier="gold"), labelled())
+    assert selectors.match(RequestNamespace(write), labelled(), labelled(tier="gold"))
+    assert selectors.match(RequestNamespace(write), None, labelled(tier="gold"))
+    assert not selectors.match(RequestNamespace(write), labelled(), labelled())
+    assert not selectors.match(RequestNamespace(write), None, None)
 
 
 def test_options_without_metadata_are_selected_by_the_empty_selector_only(catalog):
     write = request(catalog, CONNECT, subresource="exec")
     absent = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
-    assert Selectors({}, {}).match(write, {"kind": "PodExecOptions"}, None)
-    assert not Selectors({}, absent).match(write, {"kind": "PodExecOptions"}, None)
-    assert Selectors({}, absent).match(write, labelled(), None)
+    assert Selectors({}, {}).match(RequestNamespace(write), {"kind": "PodExecOptions"}, None)
+    assert not Selectors({}, absent).match(RequestNamespace(write), {"kind": "PodExecOptions"}, None)
+    assert Selectors({}, absent).match(RequestNamespace(write), labelled(), None)
 
 
 def test_a_selector_that_cannot_be_used_fails_the_request(catalog):
     broken = {"matchExpressions": [{"key": "tier", "operator": "Like"}]}
     with pytest.raises(InternalError, match='"Like" is not a valid label selector operator'):
-        Selectors(broken, {}).match(request(catalog), labelled(), None)
+        Selectors(broken, {}).match(RequestNamespace(request(catalog)), labelled(), None)
     with pytest.raises(InternalError, match='"Like" is not a valid label selector operator'):
-        Selectors({}, broken).match(request(catalog), labelled(), None)
+        Selectors({}, broken).match(RequestNamespace(request(catalog)), labelled(), None)

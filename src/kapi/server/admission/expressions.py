@@ -153,10 +153,11 @@ class Evaluation:
         self.budget = budget
         self._allowance = allowance
         self._composed = 0
-        self._variables = dict(variables)
+        self._variables = variables
         if authorization is not None:
-            self._variables |= authorization.variables(in_thread=allowance.in_thread)
-        self._variables[VARIABLES] = _LazyVariables(composed or {}, self)
+            self._variables = {**variables, **authorization.variables(in_thread=allowance.in_thread)}
+        if composed:
+            self._variables = {**self._variables, VARIABLES: _LazyVariables(composed, self)}
 
     def run(self, expression: Compiled) -> Outcome:
         """Evaluate one expression; raises OutOfBudget when too much is spent."""
@@ -207,9 +208,9 @@ async def evaluate(work: Callable[[Allowance], T], allowance: Allowance) -> T:
     try:
         return work(allowance)
     except _NeedsThread as need:
-        allowance.left = 0
         threads = _waiters() if need.waits else _workers()
-        return await asyncio.get_running_loop().run_in_executor(threads, work, Allowance(in_thread=True))
+    allowance.left = 0
+    return await asyncio.get_running_loop().run_in_executor(threads, work, Allowance(in_thread=True))
 
 
 # Not the threads of asyncio: nothing else of the server should wait for these.

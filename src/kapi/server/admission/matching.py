@@ -7,7 +7,6 @@ What remains for each request is the name, if a rule of a policy has names, and 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kapi.api.errors import InternalError, NotFound
@@ -61,12 +60,15 @@ class RequestKind:
         self.resource = resource
         self.subresource = subresource
         self._catalog = catalog
+        self._others: list[Resource] | None = None
 
-    @cached_property
+    @property
     def others(self) -> list[Resource]:
         """The other resources that show the same objects."""
-        found = equivalents(self._catalog, self.resource, self.subresource)
-        return [one for one in found if one is not self.resource]
+        if self._others is None:
+            found = equivalents(self._catalog, self.resource, self.subresource)
+            self._others = [one for one in found if one is not self.resource]
+        return self._others
 
 
 class Rule:
@@ -190,7 +192,7 @@ class Selectors:
         self._decided: tuple[dict[str, str], bool] = {}, False
         """The labels of the stored namespace that was looked at last, and if they were selected."""
 
-    def match(self, write: Write, obj: Object | None, old: Object | None) -> bool:
+    def match(self, namespace: RequestNamespace, obj: Object | None, old: Object | None) -> bool:
         """Return True if both select a request.
 
         Raises NotFound if the namespace to look at is missing, and InternalError for a selector that cannot be used,
@@ -198,7 +200,7 @@ class Selectors:
         """
         failure: ApiError | None = None
         try:
-            if not self._match_namespace(write, obj):
+            if not self._match_namespace(namespace, obj):
                 return False
         except (NotFound, InternalError) as error:
             failure = error
@@ -208,21 +210,20 @@ class Selectors:
             raise failure
         return True
 
-    def _match_namespace(self, write: Write, obj: Object | None) -> bool:
-        namespace = namespace_of(write)
-        if not namespace and write.resource.resource != NAMESPACES.resource:
+    def _match_namespace(self, namespace: RequestNamespace, obj: Object | None) -> bool:
+        if not namespace.name and not namespace.is_written:
             return True  # Objects of the cluster are never excluded.
         selector = self._namespace
         if isinstance(selector, str):
             raise InternalError.of(selector)
         if not selector:
             return True
-        labels = namespace_labels(write, namespace, obj)
+        labels = namespace.labels(obj)
         known, is_selected = self._decided
         if labels is not known:
             is_selected = selector.matches(labels)
             # Those of a Namespace that is written may still be changed.
-            if write.resource.resource != NAMESPACES.resource and len(labels) <= _MOST_LABELS:
+            if not namespace.is_written and len(labels) <= _MOST_LABELS:
                 self._decided = labels, is_selected
         return is_selected
 
@@ -253,16 +254,34 @@ def namespace_of(write: Write) -> str:
     return write.name if write.resource.group_resource == NAMESPACES else write.namespace
 
 
-def namespace_labels(write: Write, namespace: str, obj: Object | None) -> dict[str, str]:
-    """Return the labels of the namespace of a request; of a Namespace that is written, those it will have."""
-    if write.resource.resource == NAMESPACES.resource and not write.subresource and write.operation in (CREATE, UPDATE):
-        return _labels(obj or {})
-    lookup = write.lookup
-    if isinstance(lookup, Catalog):
-        # The watch cache has the labels, so that the namespace need not be decoded for each selector.
-        item = lookup.store(NAMESPACES.resource).find("", namespace)
-        if item is not None:
-            return item.labels or {}
-    elif (found := lookup.get("namespaces", "", namespace)) is not None:
-        return _labels(found)
-    raise NotFound.of(NAMESPACES, namespace)
+class RequestNamespace:
+    """The namespace of a request; its labels are looked up once for all selectors."""
+
+    __slots__ = ("_labels", "_write", "is_written", "name")
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._labels: dict[str, str] | None = None
+        self.name = namespace_of(write)
+        self.is_written = write.resource.resource == NAMESPACES.resource
+        """The request is about Namespaces."""
+
+    def labels(self, obj: Object | None) -> dict[str, str]:
+        """Return the labels; of a Namespace that is written, those it will have. Raises NotFound if it is missing."""
+        write = self._write
+        if self.is_written and not write.subresource and write.operation in (CREATE, UPDATE):
+            return _labels(obj or {})
+        if self._labels is None:
+            self._labels = self._stored()
+        return self._labels
+
+    def _stored(self) -> dict[str, str]:
+        lookup = self._write.lookup
+        if isinstance(lookup, Catalog):
+            # The watch cache has the labels, so that the namespace need not be decoded for them.
+            item = lookup.store(NAMESPACES.resource).find("", self.name)
+            if item is not None:
+                return item.labels or {}
+        elif (found := lookup.get("namespaces", "", self.name)) is not None:
+            return _labels(found)
+        raise NotFound.of(NAMESPACES, self.name)

@@ -55,6 +55,11 @@ class Program:
         """The part of the cost that is known beforehand, without what loops, branches and long texts add."""
         return self._cost
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables that a run needs."""
+        return self._names
+
     def uses(self, variable: str) -> bool:
         """Return True if the expression mentions a variable."""
         return variable in self.checked.names.values()

@@ -8,8 +8,7 @@ from kapi.server.admission.matching import ResourceMatch, ResourceRules, Selecto
 
 if TYPE_CHECKING:
     from kapi.api.meta import Object
-    from kapi.registry.request import Write
-    from kapi.server.admission.matching import RequestKind
+    from kapi.server.admission.matching import RequestKind, RequestNamespace
 
 
 class ResourceMatcher(NamedTuple):
@@ -19,15 +18,17 @@ class ResourceMatcher(NamedTuple):
     excluded: tuple[ResourceMatch, ...]
     selectors: Selectors
 
-    def match(self, write: Write, obj: Object | None, old: Object | None, name: str) -> ResourceMatch | None:
+    def match(
+        self, namespace: RequestNamespace, obj: Object | None, old: Object | None, name: str
+    ) -> ResourceMatch | None:
         """Return the rule that covers a request, or None.
 
         Raises NotFound if the namespace to look at is missing, and InternalError for a selector that cannot be used.
         """
-        if first_match(self.excluded, name) is not None:
+        if self.excluded and first_match(self.excluded, name) is not None:
             return None
         found = first_match(self.matches, name)
-        return found if found is not None and self.selectors.match(write, obj, old) else None
+        return found if found is not None and self.selectors.match(namespace, obj, old) else None
 
 
 class MatchResources:

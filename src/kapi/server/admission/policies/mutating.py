@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kapi.schema.builtin.typed import ObjectSchema
     from kapi.server.admission.matching import ResourceMatch
     from kapi.server.admission.policies.mutator import Mutation, Mutator
-    from kapi.server.admission.policies.requests import Invocation, PolicyRequest
-    from kapi.server.admission.policies.source import Policy
+    from kapi.server.admission.policies.requests import PolicyRequest
+    from kapi.server.admission.policies.source import Invocation, Policy
     from kapi.server.authz.authorizer import Authorizer
 
 KIND: Final = "MutatingAdmissionPolicy"

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kapi.api.errors import ApiError
-from kapi.schema.admission.environments import NAMESPACE_OBJECT, PARAMS
+from kapi.schema.admission.environments import NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST
 from kapi.server.admission.celvariables import AdmittedObject, namespace_value
 from kapi.server.admission.expressions import Allowance, Authorization
-from kapi.server.admission.matching import NAMESPACES, namespace_of
+from kapi.server.admission.matching import NAMESPACES, RequestNamespace
 from kapi.server.admission.policies.params import ConfigurationError
+from kapi.server.admission.policies.source import Invocation
 from kapi.server.admission.request import admitted_name
 from kapi.server.admission.versions import decoded, in_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kapi.api.meta import GroupVersionKind, Object
     from kapi.registry.request import Write
     from kapi.server.admission.matching import ResourceMatch
     from kapi.server.admission.policies.params import Params
-    from kapi.server.admission.policies.source import Binding, Hook, Policy
+    from kapi.server.admission.policies.source import Hook, Policy
     from kapi.server.authz.authorizer import Authorizer
 
     Misconfigured = Callable[[Policy[Any], str, str], None]
     """Called with a policy, the name of a binding (empty for the policy itself) and why it cannot be used."""
 
 
-class Invocation(NamedTuple):
-    """A binding that applies to a request, with one of its params."""
-
-    binding: Binding
-    match: ResourceMatch
-    param: Object | None
+VARIABLE_NAMES: Final = frozenset({OBJECT, OLD_OBJECT, REQUEST, NAMESPACE_OBJECT, PARAMS})
 
 
 class PolicyRequest:
     """One request. What several policies need of it is made once."""
 
     __slots__ = (
-        "_namespace",
+        "_namespace_value",
         "_variables",
         "_versions",
         "allowance",
@@ -56,14 +52,14 @@ class PolicyRequest:
         self.obj = obj
         self.old = old
         self.name = admitted_name(write, obj)
-        self.namespace = namespace_of(write)
+        self.namespace = RequestNamespace(write)
         """The namespace of the request; that of a Namespace is the Namespace itself."""
         self.authorization = Authorization(authorizer, write, obj)
         self.allowance = Allowance()
         self._versions: dict[GroupVersionKind, AdmittedObject] = {}
         self._variables: dict[GroupVersionKind, dict[str, Any]] = {}
         """Those of expressions without params, by matched kind."""
-        self._namespace: Object | None = None
+        self._namespace_value: Object | None = None
 
     def replace(self, obj: Object) -> None:
         """Make the object, in place, what a policy has made of it."""
@@ -82,6 +78,10 @@ class PolicyRequest:
         self._versions.clear()
         self._variables.clear()
 
+    def converted(self, match: ResourceMatch) -> AdmittedObject | None:
+        """Return what `admitted` returns if that has been called for the kind of a rule before, else None."""
+        return self._versions.get(match.kind)
+
     async def admitted(self, match: ResourceMatch) -> AdmittedObject:
         """Return the objects in the version that a rule matched."""
         found = self._versions.get(match.kind)
@@ -93,11 +93,17 @@ class PolicyRequest:
     async def _version(self, match: ResourceMatch, obj: Object | None) -> Object | None:
         return None if obj is None else await in_version(self.write, obj, match.resource, match.kind)
 
-    def variables(self, admitted: AdmittedObject, params: Object | None) -> dict[str, Any]:
-        """Return the variables of expressions; nothing may change them."""
+    def variables(
+        self, admitted: AdmittedObject, params: Object | None, used: Collection[str] = VARIABLE_NAMES
+    ) -> dict[str, Any]:
+        """Return the variables of expressions, at least those that are used; nothing may change them."""
         found = self._variables.get(admitted.kind)
         if found is None:
-            found = self._variables[admitted.kind] = admitted.variables(namespace=self._namespace_value())
+            found = self._variables[admitted.kind] = {OBJECT: admitted.obj, OLD_OBJECT: admitted.old, PARAMS: None}
+        if REQUEST in used and REQUEST not in found:
+            found[REQUEST] = admitted.request()
+        if NAMESPACE_OBJECT in used and NAMESPACE_OBJECT not in found:
+            found[NAMESPACE_OBJECT] = self._namespace_object()
         return found if params is None else {**found, PARAMS: params}
 
     def condition_variables(self, admitted: AdmittedObject, params: Object | None) -> dict[str, Any]:
@@ -106,15 +112,16 @@ class PolicyRequest:
             return admitted._replace(resource=self.write.resource).variables(params=params)
         return {**self.variables(admitted, params), NAMESPACE_OBJECT: None}
 
-    def _namespace_value(self) -> Object | None:
-        if self._namespace is None and self.namespace and self.write.resource.group_resource != NAMESPACES:
-            self._namespace = namespace_value(self.write.lookup.get("namespaces", "", self.namespace))
-        return self._namespace
+    def _namespace_object(self) -> Object | None:
+        name = self.namespace.name
+        if self._namespace_value is None and name and self.write.resource.group_resource != NAMESPACES:
+            self._namespace_value = namespace_value(self.write.lookup.get("namespaces", "", name))
+        return self._namespace_value
 
     def match(self, hook: Hook[Any], misconfigured: Misconfigured) -> ResourceMatch | None:
         """Return the rule of a policy that covers the request; None if it does not apply, or cannot be used."""
         try:
-            return hook.matcher.match(self.write, self.obj, self.old, self.name)
+            return hook.matcher.match(self.namespace, self.obj, self.old, self.name)
         except ApiError as error:
             misconfigured(hook.policy, "", f"failed to configure policy: {error}")
             return None
@@ -123,7 +130,7 @@ class PolicyRequest:
         self, hook: Hook[Any], match: ResourceMatch, params: Params, misconfigured: Misconfigured
     ) -> list[Invocation]:
         """Return the bindings of a policy that apply to the request, each once for each of its params."""
-        write, found = self.write, list[Invocation]()
+        found: list[Invocation] = []
         try:
             resource = params.resource(hook.policy.spec.get("paramKind"))
             await hook.policy.compiled()
@@ -132,9 +139,9 @@ class PolicyRequest:
             return found
         for binding, matcher in hook.bindings:
             try:
-                if matcher is not None and matcher.match(write, self.obj, self.old, self.name) is None:
+                if matcher is not None and matcher.match(self.namespace, self.obj, self.old, self.name) is None:
                     continue
-                collected = await params.collect(resource, binding.spec.get("paramRef"), self.namespace)
+                collected = await params.collect(resource, binding.spec.get("paramRef"), self.namespace.name)
                 await self.admitted(match)
             except (ApiError, ConfigurationError) as error:
                 misconfigured(hook.policy, binding.name, f"failed to configure binding: {error}")

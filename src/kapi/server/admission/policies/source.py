@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kapi.cache.watchcache import Event, Item
     from kapi.registry.catalog import Catalog
     from kapi.registry.resource import Resource
+    from kapi.server.admission.matching import ResourceMatch
 
 T = TypeVar("T")
 
@@ -60,6 +61,11 @@ class Policy(Generic[T]):
         """True if errors of the policy do not refuse requests."""
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
+    @property
+    def ready(self) -> T | None:
+        """The compiled policy; None until it was first used."""
+        return self._compiled.value
+
     async def compiled(self) -> T:
         """Return the compiled policy; ConfigurationError for one that this server's API would not have accepted."""
         try:
@@ -68,12 +74,22 @@ class Policy(Generic[T]):
             raise ConfigurationError(f"the policy cannot be read: {error}") from error
 
 
+class Invocation(NamedTuple):
+    """A binding that applies to a request, with one of its params."""
+
+    binding: Binding
+    match: ResourceMatch
+    param: Object | None
+
+
 class Hook(NamedTuple, Generic[T]):
     """A policy with its bindings, for the requests of one kind."""
 
     policy: Policy[T]
     matcher: ResourceMatcher
     bindings: tuple[tuple[Binding, ResourceMatcher | None], ...]
+    invocations: tuple[Invocation, ...]
+    """Those for every request that the policy applies to, where that is known beforehand; empty where it is not."""
 
 
 class PolicySource(Generic[T]):
@@ -141,7 +157,7 @@ class PolicySource(Generic[T]):
                 matched.append((binding, None))
             elif (own := binding.match.matcher(request)) is not None:
                 matched.append((binding, own))
-        return Hook(policy, matcher, tuple(matched)) if matched else None
+        return Hook(policy, matcher, tuple(matched), _invocations(policy, matcher, matched)) if matched else None
 
     def _all(self) -> list[Policy[T]]:
         if self._read is None:
@@ -177,6 +193,17 @@ class PolicySource(Generic[T]):
         self._read = None
         self._hooks.clear()
         self._forget()
+
+
+def _invocations(
+    policy: Policy[Any], matcher: ResourceMatcher, bindings: Sequence[tuple[Binding, ResourceMatcher | None]]
+) -> tuple[Invocation, ...]:
+    """The invocations that depend on nothing in a request: of a policy without params, by bindings without rules."""
+    if policy.spec.get("paramKind") is not None or len(matcher.matches) != 1:
+        return ()
+    if any(own is not None for _, own in bindings):
+        return ()
+    return tuple(Invocation(binding, matcher.matches[0], None) for binding, _ in bindings)
 
 
 def _has(kept: Mapping[str, Policy[Any]] | Mapping[str, Binding], item: Item) -> bool:

@@ -12,7 +12,7 @@ from kapi.server.admission.policies.refusal import failed_validation
 from kapi.server.admission.policies.source import PolicySource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kapi.registry.catalog import Catalog
     from kapi.registry.request import Write
     from kapi.registry.resource import Resource
-    from kapi.server.admission.matching import ResourceMatch
+    from kapi.server.admission.celvariables import AdmittedObject
     from kapi.server.admission.policies.requests import PolicyRequest
-    from kapi.server.admission.policies.source import Binding, Hook, Policy
+    from kapi.server.admission.policies.source import Binding, Invocation, Policy
     from kapi.server.admission.policies.validator import Decision, Result, Validator
     from kapi.server.authz.authorizer import Authorizer
 
@@ -74,8 +74,17 @@ class ValidatingPolicies:
         outcome = _Outcome()
         for hook in self._source.hooks(write.operation, write.resource, write.subresource):
             match = request.match(hook, outcome.misconfigured)
-            if match is not None:
-                await self._ask(hook, match, request, outcome)
+            if match is None:
+                continue
+            # Most policies need not be waited for: they have no params, and the objects were converted for another.
+            validator, admitted = hook.policy.ready, request.converted(match)
+            found: Sequence[Invocation] = hook.invocations
+            if not found or validator is None or admitted is None:
+                found = await request.invocations(hook, match, self._params, outcome.misconfigured)
+                if not found:
+                    continue
+                validator, admitted = await hook.policy.compiled(), await request.admitted(match)
+            await self._ask(hook.policy, validator, found, admitted, request, outcome)
         if outcome.failures:
             write.audit_annotations.setdefault(FAILURE_ANNOTATION, _go_json(outcome.failures[:_MOST_FAILURES]))
         if outcome.denials:
@@ -83,24 +92,26 @@ class ValidatingPolicies:
             raise failed_validation(write, obj, denial.reason, denial.text())
 
     async def _ask(
-        self, hook: Hook[Validator], match: ResourceMatch, request: PolicyRequest, outcome: _Outcome
+        self,
+        policy: Policy[Validator],
+        validator: Validator,
+        found: Sequence[Invocation],
+        admitted: AdmittedObject,
+        request: PolicyRequest,
+        outcome: _Outcome,
     ) -> None:
+        """Evaluate a policy for each of its bindings and params."""
         from kapi.server.admission.expressions import evaluate
 
-        policy = hook.policy
-        found = await request.invocations(hook, match, self._params, outcome.misconfigured)
-        if not found:
-            return
         annotations: dict[str, list[str]] = {}
-        validator = await policy.compiled()
         for binding, _, param in found:
-            admitted = await request.admitted(match)
-            variables = request.variables(admitted, param)
+            variables = request.variables(admitted, param, validator.used)
             conditions = request.condition_variables(admitted, param) if validator.has_conditions else {}
             result = await evaluate(
                 partial(validator.validate, variables, conditions, request.authorization), request.allowance
             )
-            self._take(result, policy, binding, request, outcome, annotations)
+            if result is not validator.admits:
+                self._take(result, policy, binding, request, outcome, annotations)
         for key, values in annotations.items():
             request.write.audit_annotations.setdefault(f"{policy.name}/{key}", ", ".join(values))
 

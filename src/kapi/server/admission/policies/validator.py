@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kapi.schema.admission.environments import AUTHORIZER, REQUEST_RESOURCE
+from kapi.schema.admission.environments import AUTHORIZER, REQUEST_RESOURCE, VARIABLES
 from kapi.schema.admission.expressions import policy_expressions
 from kapi.schema.cel.values import type_of
 from kapi.server.admission.expressions import Evaluation, Outcome, OutOfBudget
@@ -97,7 +97,17 @@ class Validator:
         )
         self.has_conditions = self._conditions is not None
         self._has_messages = any(one.message_expression for one in self._validations)
-        self._asks = asks_authorizer([*self._composed.values(), *(one.expression for one in self._validations)])
+        expected = [one.expression for one in self._validations]
+        self._asks = asks_authorizer([*self._composed.values(), *expected])
+        self._composed_of_validations = self._composed if VARIABLES in used_variables(expected) else {}
+        self.admits = Result([ADMITTED] * len(expected), [])
+        """The result where nothing is denied and nothing annotated."""
+        self.used = used_variables(
+            [*self._composed.values(), *expected]
+            + [one.message_expression for one in self._validations if one.message_expression]
+            + [expression for _, expression in self._annotations]
+        )
+        """The variables that the expressions need, without those of match conditions."""
 
     def validate(
         self,
@@ -118,11 +128,13 @@ class Validator:
             BUDGET,
             allowance,
             authorization=authorization if self._asks else None,
-            composed=self._composed,
+            composed=self._composed_of_validations,
         )
         try:
             decisions = self._decisions(evaluation, variables, allowance)
-            return Result(decisions, self._publish(variables, allowance) if self._annotations else [])
+            if self._annotations:
+                return Result(decisions or self.admits.decisions, self._publish(variables, allowance))
+            return Result(decisions, []) if decisions else self.admits
         except OutOfBudget as error:
             return self._failure(str(error))
 
@@ -130,13 +142,17 @@ class Validator:
         return Result([Decision(not self._ignores_failure, error, is_error=True)], [])
 
     def _decisions(self, evaluation: Evaluation, variables: dict[str, Any], allowance: Allowance) -> list[Decision]:
+        """The decisions, in order; empty when all validations admit the request, as most do."""
         outcomes = []
+        is_admitted = True
         for one in self._validations:
             start = _now()
-            outcomes.append((evaluation.run(one.expression), _now() - start))
-        if all(outcome.value is True for outcome, _ in outcomes):
+            outcome = evaluation.run(one.expression)
+            is_admitted = is_admitted and outcome.value is True
+            outcomes.append((outcome, _now() - start))
+        if is_admitted:
             # Kubernetes evaluates the messages all the same; that has no effect unless they cost millions.
-            return [ADMITTED] * len(outcomes)
+            return []
         messages: list[Outcome | None] = [None] * len(outcomes)
         failure = ""
         if self._has_messages:
@@ -196,7 +212,11 @@ def _message(outcome: Outcome | None) -> str:
     return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
 
 
+def used_variables(expressions: Iterable[Compiled]) -> frozenset[str]:
+    """Return the names of the variables that expressions need."""
+    return frozenset(name for one in expressions if one.program is not None for name in one.program.variables)
+
+
 def asks_authorizer(expressions: Iterable[Compiled]) -> bool:
     """Return True if one of the expressions uses the authorizer."""
-    programs = [one.program for one in expressions if one.program is not None]
-    return any(program.uses(AUTHORIZER) or program.uses(REQUEST_RESOURCE) for program in programs)
+    return not used_variables(expressions).isdisjoint({AUTHORIZER, REQUEST_RESOURCE})

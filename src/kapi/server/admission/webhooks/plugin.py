@@ -22,6 +22,7 @@ from kapi.api.errors import ApiError, Forbidden, InternalError
 from kapi.codec import json
 from kapi.registry.encoding import copy_of
 from kapi.server.admission.chain import reinvocation_of
+from kapi.server.admission.matching import RequestNamespace
 from kapi.server.admission.request import admitted_name
 from kapi.server.admission.versions import in_store
 from kapi.server.admission.webhooks.configurations import MUTATING, VALIDATING, Configurations
@@ -115,7 +116,7 @@ class _WebhookPlugin:
     async def _should_call(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
         """Return True if the selectors and the conditions of a webhook, whose rules cover a request, do too."""
         webhook, write = candidate.webhook, objects.write
-        if not webhook.selectors.match(write, objects.obj, objects.old):
+        if not webhook.selectors.match(RequestNamespace(write), objects.obj, objects.old):
             return False
         if not webhook.conditions:
             return True
