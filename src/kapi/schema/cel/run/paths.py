@@ -65,6 +65,11 @@ def _constructible_step(field: str) -> Step:
 
 
 def _map_step(value: Any, key: Any) -> Any:
+    if type(key) is str:  # as most are; a number is not found by a boolean, nor a boolean by a number
+        try:
+            return value[key]
+        except (KeyError, TypeError):
+            return _ABSENT
     found, item = find(value, key)
     return item if found else _ABSENT
 

@@ -25,11 +25,12 @@ def compile_pattern(pattern: str) -> Any:
 
 def matches(text: str, pattern: str) -> bool:
     """`text.matches(pattern)`: anywhere in the text."""
-    return compile_pattern(pattern).search(text) is not None
+    return _is_match(compile_pattern(pattern), text)
 
 
 def _is_match(pattern: Any, text: Any) -> bool:
-    return pattern.search(text) is not None if isinstance(text, str) else no_such_overload()
+    # Of text that is encoded, no place is converted to characters: a third of the time.
+    return pattern.search(text.encode()) is not None if isinstance(text, str) else no_such_overload()
 
 
 def first_match(pattern: Any, text: Any) -> str:

@@ -23,6 +23,7 @@ from kapi.registry.quota.charges import Charge
 from kapi.registry.quota.evaluators import IGNORED, evaluator_of
 from kapi.server.admission.namespaceobjects import NamespaceObjects
 from kapi.server.admission.resourcequota.check import Asked, Quota, changes_usage, charges_for, may_change_usage
+from kapi.server.requestdeadlines import RequestDeadlines
 from kapi.storage.interface import MAX_OPERATIONS, RevisionMismatch
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class ResourceQuota:
         self._returned: dict[str, list[Charge]] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._deadlines = RequestDeadlines(TIMEOUT)
 
     def _read(self, item: Item) -> Quota:
         return Quota(item, self._store.decode(item))
@@ -96,7 +98,7 @@ class ResourceQuota:
         self._waiting.setdefault(namespace, []).append(waiting)
         self._work_on(namespace)
         try:
-            async with asyncio.timeout(TIMEOUT):
+            with self._deadlines.begin():
                 charge = await waiting.decision
         except BaseException as error:
             if waiting.charge is not None:
@@ -159,13 +161,10 @@ class ResourceQuota:
             for _ in range(ATTEMPTS):
                 batch.waiting = [one for one in batch.waiting if not one.decision.done()]
                 plan = await self._plan(namespace, batch)
-                try:
-                    await self._commit(plan)
-                except RevisionMismatch:
-                    await self._store.catch_up()
-                    continue
-                self._conclude(namespace, batch, plan)
-                return
+                if await self._has_committed(plan):
+                    self._conclude(namespace, batch, plan)
+                    return
+                await self._store.catch_up()
             raise Conflict.modified(self._store.resource, plan.changed[0].name)
         except BaseException as error:
             # Nothing was charged, and nothing is admitted.
@@ -186,15 +185,22 @@ class ResourceQuota:
             return plan()
         return await off_loop(plan)
 
-    async def _commit(self, plan: _Plan) -> None:
-        """Commit the usage of all quotas at once, so that none is charged for a write that another one refuses."""
+    async def _has_committed(self, plan: _Plan) -> bool:
+        """Commit the usage of all quotas at once, so that none is charged for a write that another one refuses.
+
+        Returns False if another server has changed one of them meanwhile.
+        """
         operations = [
             self._store.put_operation(quota.item.key, plan.charged_quota(quota), quota.item.revision)
             for quota in plan.changed
         ]
         # More than one commit is for a namespace with very many quotas; a charge too much is corrected when counted.
-        for start in range(0, len(operations), MAX_OPERATIONS):
-            await self._store.storage.commit(operations[start : start + MAX_OPERATIONS])
+        try:
+            for start in range(0, len(operations), MAX_OPERATIONS):
+                await self._store.storage.commit(operations[start : start + MAX_OPERATIONS])
+        except RevisionMismatch:
+            return False
+        return True
 
     def _conclude(self, namespace: str, batch: _Batch, plan: _Plan) -> None:
         for charge in batch.returned:
