@@ -23,7 +23,7 @@ from generate.compiledsource import edited
 
 GROUP = "kapi"
 """The library is called `kapi__mypyc`."""
-_FLAGS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-aliasing", "-fwrapv", "-w")
+_FLAGS = ("-O2", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-aliasing", "-fwrapv", "-w")
 # What is not compiled is unknown to mypyc: reading all of Kapi takes a minute, and mypyc then cannot determine some of
 # the types that mypy determines, because it reads in another order.
 _CONFIGURATION = """\
@@ -42,7 +42,7 @@ with open(answer, "w") as file:
 """
 
 
-_OFF_LOOP = tuple(f"__native_kapi___{package}___" for package in ("api", "codec", "registry"))
+_OFF_LOOP = tuple(f"__native_kapi___{package}___" for package in ("api", "codec", "registry", "schema"))
 """C files of packages whose functions work on whole objects, large ones in threads."""
 # A function of Python is called now and then: the interpreter looks there whether another thread wants the lock. To
 # release the lock and take it again would not do: a thread that waits for it insists only after 5 ms of silence.
