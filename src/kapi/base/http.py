@@ -84,17 +84,28 @@ class Outbound:
         The body is sent again if a connection that was kept fails, unless it may be sent `once` only. `timed_out` is
         the reason in the message when there is no answer in time, instead of that of Go's client.
         """
-        return self._call(_Call("POST", endpoint, timed_out, once=once), body, seconds, limit)
+        return self._call("POST", endpoint, body, seconds, limit, once=once, timed_out=timed_out)
 
     def get(self, endpoint: Endpoint, *, seconds: float, limit: int) -> Coroutine[Any, Any, Answer]:
         """GET a document, at most so long and of at most `limit` bytes. Raises `OutboundError`."""
-        return self._call(_Call("GET", endpoint), b"", seconds, limit)
+        return self._call("GET", endpoint, b"", seconds, limit)
 
-    async def _call(self, call: _Call, body: bytes, seconds: float, limit: int) -> Answer:
+    async def _call(
+        self,
+        method: str,
+        endpoint: Endpoint,
+        body: bytes,
+        seconds: float,
+        limit: int,
+        *,
+        once: bool = False,
+        timed_out: str = "",
+    ) -> Answer:
         if self._pool.is_closed:
             raise OutboundError("the server is shutting down")
-        route = self._routes.get((call.method, call.endpoint)) or self._new_route(call)
+        route = self._routes.get((method, endpoint)) or self._new_route(method, endpoint)
         request = route.request(body)
+        answered = False
         until = asyncio.get_running_loop().time() + seconds
         try:
             while True:
@@ -104,33 +115,32 @@ class Outbound:
                 except (ConnectionClosedError, OSError):
                     # A connection that was kept may have been given up by the other side in the meantime. Each such
                     # failure takes one out of the pool, so this ends with a new connection.
-                    if call.is_final(connection):
+                    if once or connection.is_new or connection.has_begun:
                         raise
                 finally:
-                    call.answered = connection.has_begun
+                    answered = connection.has_begun
                     self._pool.release(route.site, connection)
         except AnswerTooLargeError:
             raise OutboundError(f"the answer is larger than {limit} bytes") from None
         except DeadlineExceededError:
-            raise OutboundError(call.failure(TimeoutError())) from None
+            raise OutboundError(route.failure(TimeoutError(), timed_out, answered=answered)) from None
         except (TimeoutError, ConnectError, ConnectionClosedError, MalformedAnswerError, OSError) as error:
-            raise OutboundError(call.failure(error)) from None
+            raise OutboundError(route.failure(error, timed_out, answered=answered)) from None
 
     async def _take(self, site: Site, until: float) -> Connection:
         """A connection that may have to be made, or waited for."""
         async with asyncio.timeout_at(until):
             return await self._pool.take(site)
 
-    def _new_route(self, call: _Call) -> _Route:
-        endpoint = call.endpoint
+    def _new_route(self, method: str, endpoint: Endpoint) -> _Route:
         url = parsed(endpoint.url)
         host, port = endpoint.address or (url.host, url.port)
         context = self._context(endpoint) if url.is_secure else None
         site = Site(host, port, endpoint.server_name or url.host, context)
-        route = _Route(site, call.head())
+        route = _Route(method, endpoint, site)
         if len(self._routes) >= MAX_ROUTES:
             self._routes.pop(next(iter(self._routes)))
-        self._routes[call.method, endpoint] = route
+        self._routes[method, endpoint] = route
         return route
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
@@ -151,20 +161,6 @@ class Outbound:
     async def close(self) -> None:
         """Drop all connections."""
         await self._pool.close()
-
-
-class _Route(NamedTuple):
-    """The part of a call that is the same for all calls of an endpoint."""
-
-    site: Site
-    head: bytes
-    """The head of the request but for the length of its body."""
-
-    def request(self, body: bytes) -> bytes:
-        """Return the bytes to send, in one piece: one write is one record of TLS."""
-        if not body:
-            return self.head + b"\r\n"
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self.head, len(body), body)
 
 
 class _URL(NamedTuple):
@@ -208,47 +204,37 @@ def _show(context: ssl.SSLContext, certificate: bytes) -> None:
             raise OutboundError("unable to load the client certificate and key: they do not belong together") from None
 
 
-class _Call:
-    """The stage that a call has reached, which decides how its failure reads."""
+class _Route:
+    """The part of a call that is the same for all calls of an endpoint by one method."""
 
-    __slots__ = ("_once", "_timed_out", "answered", "endpoint", "method")
+    __slots__ = ("_endpoint", "_head", "_method", "site")
 
-    def __init__(self, method: str, endpoint: Endpoint, timed_out: str = "", *, once: bool = False) -> None:
-        self.method = method
-        self.endpoint = endpoint
-        self._timed_out = timed_out
-        self._once = once
-        self.answered = False
+    def __init__(self, method: str, endpoint: Endpoint, site: Site) -> None:
+        self._method = method
+        self._endpoint = endpoint
+        self._head = _head(method, endpoint)
+        self.site = site
 
-    def is_final(self, connection: Connection) -> bool:
-        """Return True if the call is not made again when this connection fails."""
-        is_new = connection.idle_since == 0
-        return self._once or is_new or connection.has_begun
+    def request(self, body: bytes) -> bytes:
+        """Return the bytes to send, in one piece: one write is one record of TLS."""
+        if not body:
+            return self._head + b"\r\n"
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
 
-    def head(self) -> bytes:
-        """Return the head of the request but for the length of its body."""
-        url = parsed(self.endpoint.url)
-        bearer = self.endpoint.token
-        if not (bearer.isascii() and bearer.isprintable()):
-            raise OutboundError("the bearer token has characters that a header must not have")
-        token = f"Authorization: Bearer {bearer}\r\n" if bearer else ""
-        head = f"{self.method} {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{token}"
-        return head.encode("latin-1")
-
-    def failure(self, error: Exception) -> str:
-        """Return the text of a failure."""
-        if self.answered:
+    def failure(self, error: Exception, timed_out: str, *, answered: bool) -> str:
+        """Return the text of a failure. `answered`: after the head of the answer had arrived."""
+        if answered:
             reason = "unexpected EOF"
             if isinstance(error, TimeoutError):
-                reason = self._timed_out or (
+                reason = timed_out or (
                     "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
                 )
             return f"unexpected error when reading response body. Please retry. Original error: {reason}"
-        return f'{self.method.capitalize()} "{self.endpoint.url}": {self._reason(error)}'
+        return f'{self._method.capitalize()} "{self._endpoint.url}": {self._reason(error, timed_out)}'
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: Exception, timed_out: str) -> str:
         if isinstance(error, TimeoutError):
-            return self._timed_out or "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
+            return timed_out or "net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
         if isinstance(error, ConnectError):
             return self._not_connected(error.error, error.certificate)
         if isinstance(error, ConnectionClosedError):
@@ -261,7 +247,7 @@ class _Call:
 
     def _not_connected(self, error: OSError, certificate: bytes) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
-            host = parsed(self.endpoint.url).host
+            host = parsed(self._endpoint.url).host
             return f"tls: failed to verify certificate: x509: {certificate_reason(error, host, certificate)}"
         if isinstance(error, ssl.SSLError):
             return tls_reason(error)
@@ -271,10 +257,21 @@ class _Call:
 
     @property
     def _host(self) -> str:
-        return self.endpoint.address[0] if self.endpoint.address is not None else parsed(self.endpoint.url).host
+        return self._endpoint.address[0] if self._endpoint.address is not None else parsed(self._endpoint.url).host
 
     @property
     def _address(self) -> str:
-        port = self.endpoint.address[1] if self.endpoint.address is not None else parsed(self.endpoint.url).port
+        port = self._endpoint.address[1] if self._endpoint.address is not None else parsed(self._endpoint.url).port
         host = self._host
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _head(method: str, endpoint: Endpoint) -> bytes:
+    """Return the head of a request but for the length of its body."""
+    url = parsed(endpoint.url)
+    bearer = endpoint.token
+    if not (bearer.isascii() and bearer.isprintable()):
+        raise OutboundError("the bearer token has characters that a header must not have")
+    token = f"Authorization: Bearer {bearer}\r\n" if bearer else ""
+    head = f"{method} {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{token}"
+    return head.encode("latin-1")

@@ -107,6 +107,11 @@ class Connection(asyncio.Protocol):
             self._deadline.at = inf
             self._waiter = None
 
+    @property
+    def is_new(self) -> bool:
+        """True until the connection was idle."""
+        return self.idle_since == 0
+
     def close(self) -> None:
         """Close without waiting for what was not sent yet."""
         self.is_open = False

@@ -133,6 +133,7 @@ class Pool:
     async def _connect(self, site: Site) -> Connection:
         loop = asyncio.get_running_loop()
         made = Connection(self._lost)
+        failure: OSError | None = None
         try:
             name = site.name if site.context is not None else None
             await self._connecting.make(
@@ -142,9 +143,13 @@ class Pool:
             # A host that is no name is not known either.
             raise ConnectError(socket.gaierror(socket.EAI_NONAME, "no such host")) from None
         except OSError as error:
-            if has_other_name(error):
-                raise ConnectError(error, await shown_certificate(site.host, site.port, site.name)) from None
-            raise ConnectError(error) from None
+            failure = error
+        if failure is not None:
+            try:
+                raise await _refusal(failure, site) from None
+            finally:
+                # Its traceback refers to this frame.
+                del failure
         if made.is_open:
             self._open.add(made)
             if self.is_closed:
@@ -180,3 +185,10 @@ class Pool:
             self._forget(site, kept)
         if any(kept.idle for kept in self._sites.values()):
             self._sweeping = loop.call_later(IDLE_SECONDS / 2, self._sweep)
+
+
+async def _refusal(error: OSError, site: Site) -> ConnectError:
+    """Return what is told of a connection that could not be made. Awaited after `except`, for the compiled form."""
+    if has_other_name(error):
+        return ConnectError(error, await shown_certificate(site.host, site.port, site.name))
+    return ConnectError(error)

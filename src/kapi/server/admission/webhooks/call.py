@@ -6,7 +6,7 @@ This module imports the HTTP client, so it is imported when the first webhook is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -24,6 +24,8 @@ from kapi.server.webhooks.answer import Refused, document
 from kapi.server.webhooks.destination import destination
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from kapi.base.http import Outbound
     from kapi.registry.request import Write
     from kapi.registry.strategy import Lookup
@@ -51,12 +53,12 @@ class Caller:
         self._lookup = lookup
         self._overrides = overrides
 
-    async def call(
+    def call(
         self, candidate: Candidate, write: Write, objects: Versioned, *, mutating: bool
-    ) -> AdmissionResponse:
-        """Return the answer of a webhook.
+    ) -> Coroutine[Any, Any, AdmissionResponse]:
+        """Return the answer of a webhook, to be awaited at once.
 
-        Raises:
+        Raises, before or while it is awaited:
             CallFailed: it gave no answer, or no valid one.
             BadRequest: the request is a dry run, and the webhook has side effects.
         """
@@ -69,7 +71,7 @@ class Caller:
         uid = new_uid()
         request = encode_request(write, objects.obj, match.resource, match.kind)
         review = encode_review(version, uid, request, objects.encoded, objects.encoded_old)
-        return await self._response(webhook, review, version, uid, mutating=mutating)
+        return self._response(webhook, review, version, uid, mutating=mutating)
 
     async def _response(
         self, webhook: Webhook, review: bytes, version: str, uid: str, *, mutating: bool
@@ -104,10 +106,10 @@ class Caller:
                 raise CallFailed(webhook, f"could not get REST client: {error}", InternalError.code) from None
             raise CallFailed(webhook, f"failed to call webhook: {error}", code) from None
         # What a webhook answers is not logged: it may repeat the object.
-        except Refused as error:
-            raise CallFailed(webhook, f"failed to call webhook: {error}", code) from None
-        except InvalidResponse as error:
-            raise CallFailed(webhook, f"received invalid webhook response: {error}", code) from None
+        except Refused as refused:
+            raise CallFailed(webhook, f"failed to call webhook: {refused}", code) from None
+        except InvalidResponse as invalid:
+            raise CallFailed(webhook, f"received invalid webhook response: {invalid}", code) from None
 
     async def _of_function(
         self, webhook: Webhook, function: Function, review: bytes, version: str, uid: str, *, mutating: bool
@@ -118,10 +120,10 @@ class Caller:
             return read_response(answer, version, uid, mutating=mutating)
         except TimeoutError:
             raise CallFailed(webhook, f"failed to call webhook: {DEADLINE}") from None
-        except Refused as error:
-            raise CallFailed(webhook, f"failed to call webhook: {error}") from None
-        except InvalidResponse as error:
-            raise CallFailed(webhook, f"received invalid webhook response: {error}") from None
+        except Refused as refused:
+            raise CallFailed(webhook, f"failed to call webhook: {refused}") from None
+        except InvalidResponse as invalid:
+            raise CallFailed(webhook, f"received invalid webhook response: {invalid}") from None
 
 
 def _check_dry_run(webhook: Webhook, write: Write) -> None:

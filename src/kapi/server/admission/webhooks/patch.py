@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kapi.api.errors import InternalError, RequestEntityTooLarge
 from kapi.api.limits import OFF_LOOP_BYTES
@@ -25,6 +23,11 @@ SHORT_PATCH: Final = 4096
 """The size of patches up to which their decoded form is remembered."""
 
 
+_METADATA: Final = {"metadata"}
+_KIND: Final = {"kind", "apiVersion"}
+_TEXT_MAPS: Final = ("labels", "annotations")
+
+
 class UndecodablePatch(Exception):
     """The bytes are no JSON patch; the text says why."""
 
@@ -39,7 +42,7 @@ class Patched(NamedTuple):
 class PatchOperations(NamedTuple):
     """The operations of a patch, as they are shown and as they are applied."""
 
-    shown: msgspec.Raw
+    shown: bytes
     """JSON of them without those that are empty, the fields of each in order."""
     decoded: list[jsonpatch.Operation]
 
@@ -58,7 +61,7 @@ def _decode_patch(patch: bytes) -> PatchOperations:
         operations = json.decode(patch)
         found = jsonpatch.decode_operations(operations, typed=False)
         shown = json.encode([dict(sorted(one.items())) for one in operations or () if one])
-        return PatchOperations(msgspec.Raw(shown), found)
+        return PatchOperations(shown, found)
     except (DecodeError, PatchDecodeError) as error:
         raise UndecodablePatch(str(error)) from None
     except RequestEntityTooLarge as error:
@@ -104,15 +107,28 @@ def _decode_touched(patched: Object, obj: Object, match: ResourceMatch) -> Objec
     """Decode those fields of an object, and of its metadata, that a patch has touched.
 
     The others, which it shares with the object, have been decoded with the request: a label would else cost as much as
-    the largest field.
+    the largest field. Labels and annotations, which are what most patches touch, need not be decoded to be known to be
+    what decoding makes of them.
     """
     metadata = _touched(patched["metadata"], obj.get("metadata") or {})
-    part = {**_touched(patched, obj), "metadata": metadata}
+    touched = _touched(patched, obj)
+    if touched.keys() == _METADATA and patched.keys() >= _KIND and all(map(_is_text_map, metadata.items())):
+        # Copied, because a value of the patch may be among them, which is remembered.
+        copied = {key: value.copy() for key, value in metadata.items()}
+        joined = {**patched["metadata"], **copied}
+        return {"kind": patched["kind"], "apiVersion": patched["apiVersion"], **patched, "metadata": joined}
+    part = {**touched, "metadata": metadata}
     part |= {key: patched[key] for key in ("kind", "apiVersion") if key in patched}
     found = decoded(copy_of(part), match.resource, match.kind)
     found["metadata"] = _joined(patched["metadata"], metadata, found["metadata"])
     # The head of an encoded object is these two, in this order.
     return {"kind": found["kind"], "apiVersion": found["apiVersion"], **_joined(patched, part, found)}
+
+
+def _is_text_map(field: tuple[str, Any]) -> bool:
+    """Return True if a field of metadata is a map of strings, and is one that decoding leaves as it is."""
+    key, value = field
+    return key in _TEXT_MAPS and type(value) is dict and bool(value) and all(type(one) is str for one in value.values())
 
 
 def _touched(patched: Object, obj: Object) -> Object:

@@ -17,6 +17,8 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from kapi.api import names
 from kapi.api.errors import ApiError, Forbidden, InternalError
 from kapi.codec import json
@@ -29,7 +31,7 @@ from kapi.server.admission.webhooks.configurations import MUTATING, VALIDATING, 
 from kapi.server.admission.webhooks.errors import CallFailed, Denied
 from kapi.server.admission.webhooks.metrics import CALL_FAILED, DENIED, SERVER_FAILED, metrics_of
 from kapi.server.admission.webhooks.objects import AdmittedObjects
-from kapi.server.admission.webhooks.patch import UndecodablePatch, apply_patch, decode_patch
+from kapi.server.admission.webhooks.patch import SHORT_PATCH, UndecodablePatch, apply_patch, decode_patch
 from kapi.server.admission.webhooks.review import JSON_PATCH
 
 if TYPE_CHECKING:
@@ -113,13 +115,9 @@ class _WebhookPlugin:
             found = self._candidates[key] = self._configurations.candidates(*key)
         return found
 
-    async def _should_call(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
-        """Return True if the selectors and the conditions of a webhook, whose rules cover a request, do too."""
+    async def _meets_conditions(self, candidate: Candidate, objects: AdmittedObjects) -> bool:
+        """Return True if the conditions of a webhook, which has some, hold for a request that it selects."""
         webhook, write = candidate.webhook, objects.write
-        if not webhook.selectors.match(RequestNamespace(write), objects.obj, objects.old):
-            return False
-        if not webhook.conditions:
-            return True
         # Imported and compiled here: most servers have no conditions, and the expression language is large.
         await asyncio.to_thread(importlib.import_module, "kapi.server.admission.matchconditions")
         from kapi.server.admission.celvariables import AdmittedObject
@@ -136,19 +134,22 @@ class _WebhookPlugin:
     async def _call(
         self, candidate: Candidate, write: Write, objects: Versioned, *, mutating: bool
     ) -> AdmissionResponse:
-        if self._caller is None:
-            await asyncio.to_thread(importlib.import_module, "kapi.server.admission.webhooks.call")
-            from kapi.server.admission.webhooks.call import Caller
-
-            parts = self._parts
-            self._caller = Caller(parts.outbound(), parts.catalog, parts.overrides)
-        response = await self._caller.call(candidate, write, objects, mutating=mutating)
+        caller = self._caller or await self._new_caller()
+        response = await caller.call(candidate, write, objects, mutating=mutating)
         for key, value in response.annotations.items():
             annotate(write, f"{candidate.webhook.name}/{key}", value)
         write.warnings += response.warnings
         if not response.allowed:
             raise Denied(candidate.webhook.name, response.status)
         return response
+
+    async def _new_caller(self) -> Caller:
+        await asyncio.to_thread(importlib.import_module, "kapi.server.admission.webhooks.call")
+        from kapi.server.admission.webhooks.call import Caller
+
+        parts = self._parts
+        caller = self._caller = Caller(parts.outbound(), parts.catalog, parts.overrides)
+        return caller
 
     def _failed(self, candidate: Candidate, write: Write, error: Exception, seconds: float) -> ApiError | None:
         """Count a failure of a webhook; returns the error that refuses the request, None if it is ignored."""
@@ -173,7 +174,13 @@ class _WebhookPlugin:
 
 def annotate(write: Write, key: str, value: str) -> None:
     """Add an audit annotation, unless its key is not valid or taken: as in Kubernetes, the first value stays."""
-    if len(value) <= MAX_ANNOTATION and key.count("/") == 1 and not names.qualified_name(key):
+    if key.count("/") == 1 and not names.qualified_name(key):
+        _record(write, key, value)
+
+
+def _record(write: Write, key: str, value: str) -> None:
+    """Add an audit annotation whose key is one of ours, and valid."""
+    if len(value) <= MAX_ANNOTATION:
         write.audit_annotations.setdefault(key, value)
 
 
@@ -226,17 +233,22 @@ class MutatingWebhooks(_WebhookPlugin):
     async def mutate(self, write: Write, obj: Object | None, old: Object | None) -> None:
         """Call the webhooks that match, in order."""
         reinvocation = reinvocation_of(write)
-        state: _Invocations = reinvocation.values.setdefault(self.NAME, _Invocations())
+        state: _Invocations | None = reinvocation.values.get(self.NAME)
+        if state is None:
+            state = reinvocation.values[self.NAME] = _Invocations()
         if reinvocation.is_second and state.reinvocable and state.last != obj:
             state.changed()  # Another plug-in has changed the object since.
-        objects = AdmittedObjects(write, obj, old)
+        objects, namespace = AdmittedObjects(write, obj, old), RequestNamespace(write)
         candidates = self._candidates_of(write.operation, write.resource, write.subresource)
         for number, candidate in enumerate(candidates, 1):
             webhook = candidate.webhook
             is_due = not reinvocation.is_second or webhook.uid in state.due
             # Conditions are evaluated in the second run as well, as in Kubernetes: they may fail on a changed object.
             if is_due or webhook.conditions:
-                is_due = await self._should_call(candidate, objects) and is_due
+                is_selected = webhook.selectors.match(namespace, obj, old)
+                if is_selected and webhook.conditions:
+                    is_selected = await self._meets_conditions(candidate, objects)
+                is_due = is_due and is_selected
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if not is_due:
@@ -268,7 +280,7 @@ class MutatingWebhooks(_WebhookPlugin):
             self._annotate_mutation(candidate, write, place, mutated=False)
             if refusal is not None:
                 raise refusal from None
-            annotate(write, f"{FAILED_OPEN}{MUTATION}{place}", webhook.name)
+            _record(write, f"{FAILED_OPEN}{MUTATION}{place}", webhook.name)
             return False
         self._metrics.called(webhook.name, self._step, write.operation, _now() - started, 200, rejected=False)
         self._annotate_mutation(candidate, write, place, mutated=changed)
@@ -298,9 +310,7 @@ class MutatingWebhooks(_WebhookPlugin):
         size = len(response.patch) + len(versioned.encoded)
         is_decoded = versioned.obj is objects.obj and match.resource is write.resource
         patched = await apply_patch(versioned.obj, operations.decoded, match, size, is_decoded=is_decoded)
-        named = {"configuration": webhook.configuration, "webhook": webhook.name}
-        shown = json.encode({**named, "patch": operations.shown, "patchType": JSON_PATCH})
-        annotate(write, annotation, shown.decode())
+        _record(write, annotation, _patch_annotation(webhook.configuration, webhook.name, operations.shown))
         changed = patched.changed or (not state.is_patched and _has_new_owners(objects))
         state.is_patched = True
         objects.replace(await in_store(write, patched.obj, match.resource, match.kind))
@@ -308,12 +318,27 @@ class MutatingWebhooks(_WebhookPlugin):
 
     def _annotate_mutation(self, candidate: Candidate, write: Write, place: str, *, mutated: bool) -> None:
         webhook = candidate.webhook
-        annotate(write, f"{MUTATION}{place}", _mutation_annotation(webhook.configuration, webhook.name, mutated))
+        _record(write, f"{MUTATION}{place}", _mutation_annotation(webhook.configuration, webhook.name, mutated))
 
 
 @lru_cache(maxsize=256)
 def _mutation_annotation(configuration: str, webhook: str, mutated: bool) -> str:
     return json.encode({"configuration": configuration, "webhook": webhook, "mutated": mutated}).decode()
+
+
+def _patch_annotation(configuration: str, webhook: str, patch: bytes) -> str:
+    """Return the annotation for a patch that is JSON; remembered for short ones, as their decoded form is."""
+    if len(patch) <= SHORT_PATCH:
+        return _remembered_patch(configuration, webhook, patch)
+    return _encode_patch(configuration, webhook, patch)
+
+
+def _encode_patch(configuration: str, webhook: str, patch: bytes) -> str:
+    named = {"configuration": configuration, "webhook": webhook}
+    return json.encode({**named, "patch": msgspec.Raw(patch), "patchType": JSON_PATCH}).decode()
+
+
+_remembered_patch = lru_cache(maxsize=256)(_encode_patch)
 
 
 # -- validating -------------------------------------------------------------------------------------------------------
@@ -331,11 +356,14 @@ class ValidatingWebhooks(_WebhookPlugin):
 
     async def validate(self, write: Write, obj: Object | None, old: Object | None) -> None:
         """Call the webhooks that match, at the same time."""
-        objects = AdmittedObjects(write, obj, old)
+        objects, namespace = AdmittedObjects(write, obj, old), RequestNamespace(write)
         called = []
         candidates = self._candidates_of(write.operation, write.resource, write.subresource)
         for number, candidate in enumerate(candidates, 1):
-            if await self._should_call(candidate, objects):
+            webhook = candidate.webhook
+            if webhook.selectors.match(namespace, obj, old) and (
+                not webhook.conditions or await self._meets_conditions(candidate, objects)
+            ):
                 called.append((candidate, await objects.at(candidate.match)))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -348,9 +376,9 @@ class ValidatingWebhooks(_WebhookPlugin):
             refusals = await asyncio.gather(
                 *(self._invoke_in_turn(gate, index, *one, write) for index, one in enumerate(called)),
             )
-        refusal = next((one for one in refusals if one is not None), None)
-        if refusal is not None:
-            raise refusal
+        for refusal in refusals:
+            if refusal is not None:
+                raise refusal
 
     async def _invoke_in_turn(
         self, gate: asyncio.Semaphore, index: int, candidate: Candidate, objects: Versioned, write: Write
@@ -366,7 +394,7 @@ class ValidatingWebhooks(_WebhookPlugin):
         except Exception as error:
             refusal = self._failed(candidate, write, error, _now() - started)
             if refusal is None:
-                annotate(write, f"{FAILED_OPEN}{VALIDATION}round_0_index_{index}", candidate.webhook.name)
+                _record(write, f"{FAILED_OPEN}{VALIDATION}round_0_index_{index}", candidate.webhook.name)
             return refusal
         seconds = _now() - started
         self._metrics.called(candidate.webhook.name, self._step, write.operation, seconds, 200, rejected=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from kapi.api.go.text import quote
 from kapi.api.go.types import json_type, unmarshal_error
 from kapi.schema.builtin.typed import TypeMismatch, kind_schema
 from kapi.server.admission.webhooks.errors import InvalidResponse
+from kapi.server.admission.webhooks.plainreview import decode_plain
 from kapi.server.webhooks.answer import Refused, check_kind, field
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _HEADS: Final = {
 }
 """The beginning of a review, up to the uid of its request."""
 _V1: Final = f"{GROUP}/v1"
-_INT32: Final = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
 _is_base64 = re.compile(r"[A-Za-z0-9+/\r\n]*=*[\r\n=]*").fullmatch
 _not_base64 = re.compile(r"[^A-Za-z0-9+/\r\n]").search
 
@@ -58,44 +58,13 @@ def encode_review(version: str, uid: str, request: bytes, obj: bytes | None, old
     return b"".join((head, uid.encode(), request, b',"object":', obj or _NULL, b',"oldObject":', old or _NULL, b"}}"))
 
 
-class _PlainListMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """The metadata of a Status, which is empty."""
-
-
-class _PlainStatus(msgspec.Struct, forbid_unknown_fields=True):
-    metadata: _PlainListMeta | None = None
-    status: str = ""
-    message: str = ""
-    reason: str = ""
-    code: Annotated[int, _INT32] = 0
-
-
-class _PlainResponse(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    uid: str
-    allowed: bool
-    patch: bytes = b""
-    patch_type: str | None = None
-    status: _PlainStatus | None = None
-    audit_annotations: dict[str, str] = {}
-    warnings: list[str] = []
-
-
-class _PlainReview(msgspec.Struct, forbid_unknown_fields=True):
-    kind: str
-    api_version: str = msgspec.field(name="apiVersion")
-    response: _PlainResponse
-
-
-_decode_plain = msgspec.json.Decoder(_PlainReview).decode
-
-
 def read_plain_response(body: bytes, version: str, uid: str, *, mutating: bool) -> AdmissionResponse | None:
     """Return an answer that allows a request and is as most are, which is read in one go; None for any other.
 
     None says nothing about an answer: `read_response` reads those of every form, and knows what is wrong with one.
     """
     try:
-        review = _decode_plain(body)
+        review = decode_plain(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     response = review.response
