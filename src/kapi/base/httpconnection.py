@@ -207,16 +207,21 @@ class Connection(asyncio.Protocol):
         self._fail(DeadlineExceededError())
 
 
-class _Head(NamedTuple):
+class _Head:
     """The head of an answer."""
 
-    status: int
-    content_type: str
-    length: int | None
-    """The length of the body; None if the head does not have it."""
-    chunked: bool
-    keeps_connection: bool
-    """True if another request may follow."""
+    __slots__ = ("chunked", "content_type", "keeps_connection", "length", "status")
+
+    def __init__(
+        self, status: int, content_type: str, length: int | None, *, chunked: bool, keeps_connection: bool
+    ) -> None:
+        self.status = status
+        self.content_type = content_type
+        self.length = length
+        """The length of the body; None if the head does not have it."""
+        self.chunked = chunked
+        self.keeps_connection = keeps_connection
+        """True if another request may follow."""
 
     @property
     def ends_with_connection(self) -> bool:

@@ -21,7 +21,8 @@ from kapi.storage.memory import MemoryStorage
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 CATALOG = Catalog(MemoryStorage(), ManualClock(NOW))
 PODS = CATALOG.groups[""]["v1"]["pods"]
-MATCH = ResourceMatch(PODS, PODS.gvk, frozenset())
+CONFIG_MAPS = CATALOG.groups[""]["v1"]["configmaps"]
+MATCHES = {one.kind: ResourceMatch(one, one.gvk, frozenset()) for one in (PODS, CONFIG_MAPS)}
 
 
 def pod():
@@ -38,9 +39,16 @@ def pod():
     return decoded(obj, PODS, PODS.gvk)
 
 
+def config_map():
+    """Nothing in it is empty, as there is in a Pod: then labels and annotations are not decoded."""
+    metadata = {"name": "a", "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": {"x": "y"}}
+    return decoded(obj, CONFIG_MAPS, CONFIG_MAPS.gvk)
+
+
 def applied(obj, patch, *, is_decoded):
     operations = decode_patch(json.encode(patch)).decoded
-    return asyncio.run(apply_patch(obj, operations, MATCH, 0, is_decoded=is_decoded))
+    return asyncio.run(apply_patch(obj, operations, MATCHES[obj["kind"]], 0, is_decoded=is_decoded))
 
 
 def outcome(obj, patch, *, is_decoded):
@@ -71,6 +79,9 @@ PATHS = st.sampled_from(
         "/spec/nodeName",
         "/unknown",
         "/status",
+        "/data",
+        "/data/x",
+        "/immutable",
         "",
     ]
 )
@@ -86,17 +97,37 @@ OPERATIONS = st.builds(
 )
 
 
+MADE = pytest.mark.parametrize("made", [pod, config_map])
+
+
+@MADE
 @settings(max_examples=300)
-@given(st.lists(OPERATIONS, max_size=3))
-def test_a_patch_of_a_decoded_object_does_what_it_does_to_any(patch):
-    assert outcome(pod(), patch, is_decoded=True) == outcome(pod(), patch, is_decoded=False)
+@given(patch=st.lists(OPERATIONS, max_size=3))
+def test_a_patch_of_a_decoded_object_does_what_it_does_to_any(made, patch):
+    assert outcome(made(), patch, is_decoded=True) == outcome(made(), patch, is_decoded=False)
 
 
-@given(st.lists(OPERATIONS, max_size=3))
-def test_a_patch_does_not_change_the_object(patch):
-    obj = pod()
+@MADE
+@given(patch=st.lists(OPERATIONS, max_size=3))
+def test_a_patch_does_not_change_the_object(made, patch):
+    obj = made()
     outcome(obj, patch, is_decoded=True)
-    assert obj == pod()
+    assert obj == made()
+
+
+@MADE
+@pytest.mark.parametrize("field", ["labels", "annotations", "managedFields", "unknown"])
+@pytest.mark.parametrize("value", [{"a": "b", "c": ""}, {"a": None}, {"a": 1}, {"a": {"b": "c"}}, {}, [], None, "a", 1])
+def test_a_field_of_metadata_is_decoded_or_needs_no_decoding(made, field, value):
+    patch = [{"op": "add", "path": f"/metadata/{field}", "value": value}]
+    assert outcome(made(), patch, is_decoded=True) == outcome(made(), patch, is_decoded=False)
+
+
+@MADE
+def test_what_is_made_of_the_labels_of_a_patch_does_not_change_the_patch(made):
+    patch = [{"op": "add", "path": "/metadata/labels", "value": {"a": "c"}}]
+    applied(made(), patch, is_decoded=True).obj["metadata"]["labels"]["x"] = "y"
+    assert applied(made(), patch, is_decoded=True).obj["metadata"]["labels"] == {"a": "c"}
 
 
 def test_parts_that_a_patch_has_not_touched_are_shared():

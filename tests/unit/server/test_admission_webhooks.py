@@ -647,6 +647,22 @@ def test_audit_annotations_are_those_of_kubernetes(certificates):
     assert {key: value for key, value in annotations.items() if "authorization" not in key} == expected
 
 
+@admitted
+async def test_patches_are_recorded_in_the_audit_annotations_unless_they_are_very_long(api, webhook):
+    recorded = []
+    remember_annotations(api, recorded)
+    await api.mutating()
+    key = "patch.webhook.admission.k8s.io/round_0_index_0"
+    # Short ones are remembered, encoded as they are recorded; they are the same each time.
+    for size, name in ((10, "a"), (10, "b"), (10_000, "c"), (200_000, "d")):
+        webhook.answer = patching(data("x", "y" * size))
+        await api.made(CM, cm(name, data={"a": "b"}))
+        operation = {"op": "add", "path": "/data/x", "value": "y" * size}
+        shown = {"configuration": "it", "webhook": "hook.example.dev", "patch": [operation], "patchType": "JSONPatch"}
+        expected = json.dumps(shown, separators=(",", ":")) if size < 100_000 else None
+        assert recorded[-1].get(key) == expected
+
+
 def remember_annotations(api, recorded):
     """Have the audit annotations of every write appended to a list."""
     validate = api.services.admission.validate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kapi.codec import json
 from kapi.server.admission.versions import in_version
@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 _NONE: Final = (None, None)
 
 
-class Versioned(NamedTuple):
+class Versioned:
     """The two objects of a request in one version, as dictionaries and as JSON."""
 
-    obj: Object | None
-    old: Object | None
-    encoded: bytes | None
-    encoded_old: bytes | None
+    __slots__ = ("encoded", "encoded_old", "obj", "old")
+
+    def __init__(
+        self, obj: Object | None, old: Object | None, encoded: bytes | None, encoded_old: bytes | None
+    ) -> None:
+        self.obj = obj
+        self.old = old
+        self.encoded = encoded
+        self.encoded_old = encoded_old
 
 
 class AdmittedObjects:

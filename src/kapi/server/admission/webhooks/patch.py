@@ -128,7 +128,12 @@ def _decode_touched(patched: Object, obj: Object, match: ResourceMatch) -> Objec
 def _is_text_map(field: tuple[str, Any]) -> bool:
     """Return True if a field of metadata is a map of strings, and is one that decoding leaves as it is."""
     key, value = field
-    return key in _TEXT_MAPS and type(value) is dict and bool(value) and all(type(one) is str for one in value.values())
+    if key not in _TEXT_MAPS or type(value) is not dict or not value:
+        return False
+    for one in value.values():  # noqa: SIM110 (compiled code makes a list of a generator)
+        if type(one) is not str:
+            return False
+    return True
 
 
 def _touched(patched: Object, obj: Object) -> Object:
