@@ -124,6 +124,15 @@ def test_a_field_of_metadata_is_decoded_or_needs_no_decoding(made, field, value)
 
 
 @MADE
+@pytest.mark.parametrize("path", ["/status", "/data", "/kind", "/apiVersion", "/metadata/name", "/metadata/labels"])
+def test_a_field_that_is_removed_next_to_an_annotation_is_put_back_if_decoding_does_that(made, path):
+    annotation = {"op": "add", "path": "/metadata/annotations", "value": {"c": "e"}}
+    removal = {"op": "remove", "path": path}
+    for patch in ([annotation, removal], [removal]):
+        assert outcome(made(), patch, is_decoded=True) == outcome(made(), patch, is_decoded=False)
+
+
+@MADE
 def test_what_is_made_of_the_labels_of_a_patch_does_not_change_the_patch(made):
     patch = [{"op": "add", "path": "/metadata/labels", "value": {"a": "c"}}]
     applied(made(), patch, is_decoded=True).obj["metadata"]["labels"]["x"] = "y"

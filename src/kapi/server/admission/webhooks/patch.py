@@ -24,7 +24,6 @@ SHORT_PATCH: Final = 4096
 
 
 _METADATA: Final = {"metadata"}
-_KIND: Final = {"kind", "apiVersion"}
 _TEXT_MAPS: Final = ("labels", "annotations")
 
 
@@ -110,9 +109,12 @@ def _decode_touched(patched: Object, obj: Object, match: ResourceMatch) -> Objec
     the largest field. Labels and annotations, which are what most patches touch, need not be decoded to be known to be
     what decoding makes of them.
     """
-    metadata = _touched(patched["metadata"], obj.get("metadata") or {})
+    before = obj.get("metadata") or {}
+    metadata = _touched(patched["metadata"], before)
     touched = _touched(patched, obj)
-    if touched.keys() == _METADATA and patched.keys() >= _KIND and all(map(_is_text_map, metadata.items())):
+    # Decoding puts back some of the fields that were removed.
+    is_whole = patched.keys() == obj.keys() and patched["metadata"].keys() >= before.keys()
+    if is_whole and touched.keys() == _METADATA and all(map(_is_text_map, metadata.items())):
         # Copied, because a value of the patch may be among them, which is remembered.
         copied = {key: value.copy() for key, value in metadata.items()}
         joined = {**patched["metadata"], **copied}
