@@ -24,6 +24,7 @@ SHORT_PATCH: Final = 4096
 
 
 _METADATA: Final = {"metadata"}
+_TYPE_META: Final = {"kind", "apiVersion"}
 _TEXT_MAPS: Final = ("labels", "annotations")
 
 
@@ -113,7 +114,7 @@ def _decode_touched(patched: Object, obj: Object, match: ResourceMatch) -> Objec
     metadata = _touched(patched["metadata"], before)
     touched = _touched(patched, obj)
     # Decoding puts back some of the fields that were removed.
-    is_whole = patched.keys() == obj.keys() and patched["metadata"].keys() >= before.keys()
+    is_whole = patched.keys() == obj.keys() >= _TYPE_META and patched["metadata"].keys() >= before.keys()
     if is_whole and touched.keys() == _METADATA and all(map(_is_text_map, metadata.items())):
         # Copied, because a value of the patch may be among them, which is remembered.
         copied = {key: value.copy() for key, value in metadata.items()}
