@@ -155,6 +155,41 @@ LIMIT = "object.metadata.name == 'limits' || int(params.data.max) >= object.data
 
 
 @served
+async def test_each_policy_gets_the_variables_that_its_own_expressions_name(api):
+    # The first names none, and each of the others one more, in another kind of expression.
+    refusing = {"expression": "object.metadata.name != 'a'", "messageExpression": "namespaceObject.metadata.name"}
+    specs = {
+        "p0": {"validations": [{"expression": "true"}]},
+        "p1": {"validations": [{"expression": "request.operation == 'CREATE' && oldObject == null"}]},
+        "p2": {
+            "variables": [{"name": "home", "expression": "namespaceObject.metadata.name"}],
+            "validations": [{"expression": "variables.home == object.metadata.namespace"}],
+        },
+        "p3": {
+            "matchConditions": [{"name": "c", "expression": "request.name == object.metadata.name"}],
+            "validations": [refusing],
+        },
+        "p4": {"validations": [{"expression": "variables.later", "message": "four"}]},
+    }
+    specs["p4"]["variables"] = [{"name": "later", "expression": "request.name != 'b'"}]
+    for name, spec in specs.items():
+        await api.made(POLICIES, policy(name, **spec))
+        await api.made(BINDINGS, binding(f"b-{name}", policyName=name))
+    assert (await api.post(CM, cm("a"))).message.endswith("'p3' with binding 'b-p3' denied request: default")
+    assert (await api.post(CM, cm("b"))).message.endswith("'p4' with binding 'b-p4' denied request: four")
+    assert (await api.post(CM, cm("c"))).status == 201
+
+
+@served
+async def test_all_bindings_of_a_policy_without_params_apply(api):
+    await install(api, "object.metadata.name == 'c'", actions=["Warn"])
+    await api.made(BINDINGS, binding("other", actions=["Warn"]))
+    warnings = (await api.post(CM, cm("a"))).warnings
+    assert [warning.split("'")[3] for warning in warnings] == ["b", "other"]
+    assert (await api.post(CM, cm("c"))).warnings == []
+
+
+@served
 async def test_params_are_read_as_they_are_now(api):
     reference = {"name": "limits", "parameterNotFoundAction": "Deny"}
     await install(api, LIMIT, paramKind=PARAM_KIND, bound={"paramRef": reference})
