@@ -62,7 +62,6 @@ MODULES = (
     "kapi.registry.uid",
     "kapi.registry.updatescope",
     "kapi.registry.write",
-    "kapi.schema.builtin.decoder",
     "kapi.schema.cel.cost.prices",
     "kapi.schema.cel.run.calls",
     "kapi.schema.cel.run.loops",
