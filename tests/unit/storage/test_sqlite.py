@@ -677,10 +677,11 @@ def test_an_idle_store_does_not_touch_the_disk(tmp_path):
 def test_the_write_ahead_log_is_kept_short(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:
+            revisions: dict[str, int] = {}
             for number in range(3000):
                 key = f"/{number % 97}"
-                entry = await store.get(key)
-                await store.put(key, DRAFT, entry.revision if entry else 0)
+                # Nothing is read: a read at the moment of a checkpoint would keep the log from restarting.
+                revisions[key] = await store.put(key, DRAFT, revisions.get(key, 0))
             # 3,000 single commits write at least 6,000 pages, 24 MB.
             assert (tmp_path / "kapi.db-wal").stat().st_size < 12 << 20
         assert not (tmp_path / "kapi.db-wal").exists()
