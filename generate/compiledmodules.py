@@ -23,7 +23,6 @@ MODULES = (
     "kapi.api.ownership.fieldset",
     "kapi.api.ownership.managedfields",
     "kapi.api.ownership.merge",
-    "kapi.api.patch.jsonpatch",
     "kapi.api.selectors",
     "kapi.api.user",
     "kapi.api.values",
