@@ -44,13 +44,13 @@ class AdmittedObject(NamedTuple):
     kind: GroupVersionKind
     """The kind of the two objects."""
 
-    def variables(self, *, namespace: Object | None = None, params: Object | None = None) -> dict[str, Any]:
-        """The values of all variables but those of the authorizer."""
+    def variables(self, params: Object | None = None) -> dict[str, Any]:
+        """The values of all variables of match conditions but those of the authorizer; these see no namespace."""
         return {
             OBJECT: self.obj,
             OLD_OBJECT: self.old,
             REQUEST: self.request(),
-            NAMESPACE_OBJECT: namespace,
+            NAMESPACE_OBJECT: None,
             PARAMS: params,
         }
 

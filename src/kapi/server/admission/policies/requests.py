@@ -109,7 +109,7 @@ class PolicyRequest:
     def condition_variables(self, admitted: AdmittedObject, params: Object | None) -> dict[str, Any]:
         """Return the variables of match conditions: without the namespace, and with the resource of the request."""
         if admitted.resource is not self.write.resource:
-            return admitted._replace(resource=self.write.resource).variables(params=params)
+            return admitted._replace(resource=self.write.resource).variables(params)
         return {**self.variables(admitted, params), NAMESPACE_OBJECT: None}
 
     def _namespace_object(self) -> Object | None:
